@@ -65,15 +65,16 @@ class FollowedSession:
     """A session that the client follows. `line`: the number of the load whose replay is running, or
     0.
 
-    `begun`: the position at which the client started.
+    `begun`: the position at which the client started. `daemon`: the process that tells it.
     """
 
-    __slots__ = ("begun", "line", "seq")
+    __slots__ = ("begun", "daemon", "line", "seq")
 
-    def __init__(self, seq: int, line: int, begun: int) -> None:
+    def __init__(self, seq: int, line: int, begun: int, daemon: dict[str, Any] | None) -> None:
         self.seq = seq
         self.line = line
         self.begun = begun
+        self.daemon = daemon
 
 
 class Ledger:
@@ -90,6 +91,7 @@ class Ledger:
         self._asked: dict[str, str] = {}  # ids of requests that the client has, with the session
         self._initialize: Any = None
         self._count = 0
+        self._daemon: dict[str, Any] | None = None  # which has told the newest places
         self._wall = 0.0  # s; the wall clock less the monotonic one, at the last hello
         # the daemon that was there last, and did not say that it ends
         self._lost: dict[str, Any] | None = None
@@ -125,13 +127,15 @@ class Ledger:
 
     # --- what the daemon sends
 
-    def follow_session(self, session_id: str, seq: int, line: int) -> None:
-        """The session's updates after `seq` come next."""
+    def follow_session(
+        self, session_id: str, seq: int, line: int, daemon: dict[str, Any] | None = None
+    ) -> None:
+        """The session's updates after `seq` come next, from this daemon."""
         self.note_taken(line)
         before = self.sessions.get(session_id)
-        self.sessions[session_id] = FollowedSession(
-            seq, line, seq if before is None else min(seq, before.begun)
-        )
+        begun = seq if before is None else min(seq, before.begun)
+        self.sessions[session_id] = FollowedSession(seq, line, begun, daemon)
+        self._daemon = daemon
 
     def drop_session(self, session_id: str) -> None:
         """The session was closed."""
@@ -218,6 +222,7 @@ class Ledger:
                 "seen": min(session.seq, max(session.begun, arrived.get(session_id, 0))),
                 "line": session.line,
                 "opened": self._opened.get(session_id),
+                **({"earlier": True} if session.daemon != self._daemon else {}),
             }
             for session_id, session in self.sessions.items()
         }
@@ -227,6 +232,7 @@ class Ledger:
             "version": __version__,
             "pid": os.getpid(),
             "parent": self._parent,
+            "daemon": self._daemon,
             "initialize": self._initialize,
             "sessions": sessions,
             "asked": sorted(self._asked),

@@ -145,7 +145,7 @@ class Link:
     def _follow_session(self, numbers: list[int], name: bytes | bytearray) -> None:
         token, seq, number = numbers
         session_id = self._sessions[token] = json.loads(name)
-        self._ledger.follow_session(session_id, seq, number)
+        self._ledger.follow_session(session_id, seq, number, self.daemon)
         if seq < self._receipts.places.get(session_id, 0):
             del self._receipts.places[session_id]  # it is given everything anew
 

@@ -22,10 +22,10 @@ class _Process(msgspec.Struct, frozen=True):
     space: int
 
 
-def told(parent: msgspec.Raw) -> str | None:
-    """The process that a front reports as its parent; None if it cannot be decoded."""
+def told(process: msgspec.Raw) -> str | None:
+    """A process that a front reports, as its parent; None if it cannot be decoded."""
     try:
-        return _words(msgspec.json.decode(parent, type=_Process))
+        return _words(msgspec.json.decode(process, type=_Process))
     except (msgspec.MsgspecError, UnicodeError):
         return None
 

@@ -40,13 +40,14 @@ class ReportedSession(msgspec.Struct, frozen=True):
     was opened last.
 
     `seq` is what the front was told, `seen` what its client has; None: a front of before does not
-    say it.
+    say it. `earlier`: not the front's `daemon` has told it, but one before that.
     """
 
     seq: Count
     seen: Count | None = None
     line: Count = 0
     opened: msgspec.Raw = NOTHING
+    earlier: bool = False
 
 
 class FrontHello(msgspec.Struct, frozen=True):
@@ -57,7 +58,8 @@ class FrontHello(msgspec.Struct, frozen=True):
     at one moment. `deaths`: by line, how many daemons died before one had taken it. `taken`: lines of prompts
     that were in the journal. `parent` is the
     process that has started it: empty from a front that does not say it, null if it could not be
-    seen. `environment`: variables that are its client's, or that differ from a daemon's settings.
+    seen. `daemon`: the process that has told it its newest places, null if it cannot say.
+    `environment`: variables that are its client's, or that differ from a daemon's settings.
     """
 
     front: Id
@@ -65,6 +67,7 @@ class FrontHello(msgspec.Struct, frozen=True):
     version: Name = "unknown"
     pid: Count = 0
     parent: msgspec.Raw = UNSAID
+    daemon: msgspec.Raw = NOTHING
     initialize: msgspec.Raw = NOTHING
     sessions: Annotated[dict[Name, ReportedSession], msgspec.Meta(max_length=MAX_FOLLOWED)] = {}
     asked: Annotated[list[Name], msgspec.Meta(max_length=MAX_FOLLOWED)] = []
@@ -77,7 +80,13 @@ class FrontHello(msgspec.Struct, frozen=True):
     def settled(self) -> FrontHello:
         """What of it is needed later: raw parts keep all its bytes in memory."""
         return replace(
-            self, parent=UNSAID, initialize=NOTHING, sessions={}, asked=[], environment=NOTHING
+            self,
+            parent=UNSAID,
+            daemon=NOTHING,
+            initialize=NOTHING,
+            sessions={},
+            asked=[],
+            environment=NOTHING,
         )
 
 

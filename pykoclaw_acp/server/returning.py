@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final, TypeVar
 
 import msgspec
@@ -12,7 +13,7 @@ from pykoclaw_acp.errors import AcpError
 from pykoclaw_acp.link.lines import base_id
 from pykoclaw_acp.protocol import long_lines
 from pykoclaw_acp.protocol.messages import InitializeParams, ResumeSessionParams
-from pykoclaw_acp.server import given_servers, lifecycle, reading
+from pykoclaw_acp.server import client_processes, given_servers, lifecycle, reading
 from pykoclaw_acp.server.acp_client import AcpClient
 from pykoclaw_acp.server.introduction import NOTHING, FrontHello, ReportedSession
 from pykoclaw_acp.sessions.returning import LastPlace, come_back
@@ -39,10 +40,12 @@ async def welcome(client: AcpClient, hello: FrontHello) -> None:
     if hello.logged_out:
         client.log_out()
     client.recall_requests(hello.asked)
+    told_by = client_processes.told(hello.daemon)
+    another = told_by is not None and told_by != client_processes.of(os.getpid())
     places: dict[str, LastPlace] = {}
     pace = Pace()
     for session_id, followed in hello.sessions.items():
-        places[session_id] = await _place(session_id, followed)
+        places[session_id] = await _place(session_id, followed, earlier=another or followed.earlier)
         await pace.step()
     unanswered = {client.request_key(number) for number in hello.taken}
     await come_back(client.subscriber, hello.front, places, unanswered)
@@ -51,10 +54,10 @@ async def welcome(client: AcpClient, hello: FrontHello) -> None:
             await client.requests.withdraw(message_id)
 
 
-async def _place(session_id: str, followed: ReportedSession) -> LastPlace:
+async def _place(session_id: str, followed: ReportedSession, *, earlier: bool) -> LastPlace:
     answered = followed.opened != NOTHING
     opened = await _opened(session_id, followed.opened) if answered else None
-    return LastPlace(followed.seq, followed.seen, followed.line, answered, opened)
+    return LastPlace(followed.seq, followed.seen, followed.line, answered, opened, earlier)
 
 
 async def _opened(

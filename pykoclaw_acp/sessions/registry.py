@@ -278,6 +278,12 @@ class Sessions:
             return seq
         return await self._journal.current_seq(session_id, seq)
 
+    async def end_of_earlier(self, session: Session) -> int:
+        """Where the log ended for daemons before this one."""
+        end = session.last_seq
+        inherited = await self._journal.inherited_end(session.id)
+        return end if inherited is None else inherited
+
     async def turns_of_front(self, session_id: str, front: str) -> dict[str, str]:
         """Ids of the session's turns that came through a front, with their request keys."""
         return await self._journal.turns_of_front(session_id, front)

@@ -11,8 +11,6 @@ import structlog
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
-from pykoclaw_acp.sessions.registry import Sessions
-from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
 
 log: Final = structlog.get_logger()
@@ -25,7 +23,8 @@ class LastPlace:
     `seq` is the last update that the front was sent, `seen` the last that has arrived at the
     client; None: the front does not say it. `load` is the number of the `session/load` whose replay
     goes on, or 0. `answered`: the request that opened the session was; `opened`: its directories
-    and MCP servers, None if they cannot be read.
+    and MCP servers, None if they cannot be read. `earlier`: the position was given by another daemon
+    than this one.
     """
 
     seq: int
@@ -33,6 +32,7 @@ class LastPlace:
     load: int
     answered: bool
     opened: tuple[tuple[str, ...], tuple[McpServer, ...]] | None
+    earlier: bool
 
 
 async def come_back(
@@ -90,10 +90,12 @@ async def _go_on(
     own = set(turns) if is_only else set()
     # A replay includes the client's own messages; after the answer to a resume the client gets ready.
     hold = subscriber.traits.catch_up_pause if not place.answered and not place.load else 0
+    # Beyond what the earlier daemon has left the place is one of a log that was put back since.
+    end = await sessions.end_of_earlier(session) if place.earlier else session.last_seq
     seen = place.seen
     if seen is not None:
-        seen = await _place(sessions, session, session_id, seen)
-    seq = await _place(sessions, session, session_id, place.seq)
+        seen = min(await sessions.current_seq(session, session_id, seen), end)
+    seq = min(await sessions.current_seq(session, session_id, place.seq), end)
     # What was sent to the front may be in transit: use what was confirmed, or what the front
     # reports.
     known = await subscriber.claim(session, session_id, upto=seq)
@@ -113,8 +115,3 @@ async def _go_on(
         subscriber.leave_at_end(session, subscription)
     elif place.answered:
         await subscriber.claim_prompts_again(session, session_id)
-
-
-async def _place(sessions: Sessions, session: Session, session_id: str, seq: int) -> int:
-    """A place that a front names, as the log has it now."""
-    return min(await sessions.current_seq(session, session_id, seq), session.last_seq)

@@ -52,6 +52,8 @@ class BatchWriter:
         self._relaxed = relaxed
         self._full = False
         self._logs = Logs()
+        self.inherited: dict[int, int] = {}
+        """By key: where the logs ended before the first batch that wrote to them."""
 
     def write(
         self, connection: sqlite3.Connection, units: Sequence[Unit]
@@ -99,6 +101,8 @@ class BatchWriter:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         self._logs.keep(transaction.logs)
+        for key, end in transaction.logs.found.items():
+            self.inherited.setdefault(key, end)
         if any(unit.renumbers for unit in units):
             self._logs = Logs()
         return seqs

@@ -74,6 +74,7 @@ class Database:
         self._file = opened.file
         self._checkpoints = opened.checkpoints
         batches = BatchWriter(self._file, relaxed=opened.mode.relaxed)
+        self.inherited = batches.inherited
         self._commits = GroupCommit(opened.writer, batches, self.note_write)
         self._further: list[Connection] = []
         self._closing: asyncio.Task[None] | None = None

@@ -140,6 +140,8 @@ class Logs:
     """Logs by session. A transaction works on copies of the `committed` ones."""
 
     def __init__(self, committed: Logs | None = None) -> None:
+        self.found: dict[int, int] = {}
+        """By key: the last seq of logs that were read from the database."""
         self._logs: dict[str, Log] = {}
         self._committed = committed
 
@@ -155,6 +157,8 @@ class Logs:
         if log is None:
             known = self._committed._logs.get(session_id) if self._committed is not None else None
             log = _find(connection, session_id) if known is None else known.copy()
+            if known is None:
+                self.found[log.key] = log.last
             self._logs[session_id] = log
         return log
 

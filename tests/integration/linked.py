@@ -111,6 +111,10 @@ class Front:
     def seqs(self) -> list[int]:
         return [int(rest.split(" ")[1]) for rest in self.rests("update")]
 
+    def places(self) -> list[int]:
+        """Those of updates, and of what is the client's own."""
+        return sorted(int(rest.split()[1]) for rest in self.rests("update") + self.rests("cursor"))
+
     def text(self) -> str:
         """What the agent has said in updates."""
         updates = [

@@ -86,6 +86,7 @@ def test_a_client_and_its_daemon(client: Client, daemon: Daemon, places: Places)
         "version": __version__,
         "pid": client.process.pid,
         "parent": client_process.own(),
+        "daemon": None,
         "initialize": None,
         "sessions": {},
         "asked": [],

@@ -198,5 +198,14 @@ async def test_session_prompted_meanwhile_is_not_pruned(s: Subject) -> None:
     assert await s.state(session, "turn") == "done"
 
 
+async def test_inherited_end_is_that_before_first_write(s: Subject) -> None:
+    session = await s.session()
+    assert await s.journal.inherited_end(session) is None
+    for _ in range(2):
+        await s.journal.append(session, [Text("m", "new"), Text("m", " words")])
+        assert await s.journal.inherited_end(session) == 0
+    assert await s.journal.inherited_end("none") is None
+
+
 async def test_seq_is_unchanged_without_merged_logs(s: Subject) -> None:
     assert await s.journal.current_seq(await s.session(), 7) == 7

@@ -107,6 +107,7 @@ class MemoryDatabase:
     closed: bool = False
     rules: set[tuple[str, str]] = field(default_factory=set)  # path or session, and rule
     begun: dict[str, str] = field(default_factory=dict)  # sessions, by Claude session
+    inherited: dict[str, int] = field(default_factory=dict)  # ends of logs before the first write
     buried: set[str] = field(default_factory=set)  # Claude sessions that make no session any more
     to_remove: set[str] = field(default_factory=set)  # those whose transcripts are to be removed
     sessions: dict[str, SessionRow] = field(default_factory=dict)
@@ -245,6 +246,8 @@ class MemoryDatabase:
     def log(self, session_id: str, turn_id: str | None, events: Sequence[Event]) -> list[int]:
         """Append events under the next seqs; the session's row follows them."""
         row = self.taking(session_id) if events else self.session(session_id)
+        if events:
+            self.inherited.setdefault(session_id, row.record.last_seq)
         seqs: list[int] = []
         for event in events:
             row.record.last_seq += 1

@@ -77,6 +77,9 @@ class MemorySessionStore(MemoryStore):
         self.database.read()
         return seq  # logs are never merged here
 
+    async def inherited_end(self, session_id: str) -> int | None:
+        return self.database.read().inherited.get(session_id)
+
     async def reopen(self, record: SessionRecord) -> None:
         def reopen() -> None:
             row = self.database.session(record.session_id)

@@ -103,6 +103,18 @@ def test_next_daemon_is_told_sessions_servers(method: str) -> None:
     assert hello["sessions"][session]["opened"] == {"mcpServers": given}
 
 
+def test_next_daemon_is_told_who_gave_places() -> None:
+    ledger = Ledger()
+    first, second = {"pid": 1}, {"pid": 2}
+    for session in ("one", "two"):
+        ledger.follow_session(session, 5, 0, first)
+    ledger.follow_session("two", 7, 0, second)  # it goes before it comes to the other
+    hello = json.loads(ledger.hello({}).partition(b" ")[2])
+    assert hello["daemon"] == second
+    assert hello["sessions"]["one"]["earlier"]
+    assert "earlier" not in hello["sessions"]["two"]
+
+
 @pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999", b"-1e999"])
 def test_introduction_is_json_whatever_client_wrote(number: bytes) -> None:
     """The daemon refuses the line, or takes it, and the connection goes on either way."""

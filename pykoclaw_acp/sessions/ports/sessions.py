@@ -42,6 +42,9 @@ class SessionStore(Store, Protocol):
         merged since.
         """
 
+    async def inherited_end(self, session_id: str) -> int | None:
+        """Where the session's log ended before this process wrote to it; None: it has not."""
+
     async def reopen(self, record: SessionRecord) -> None:
         """Reopen the session with the record's directories and environment. Waits while the
         database cannot be written.

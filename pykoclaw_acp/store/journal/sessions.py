@@ -72,6 +72,13 @@ class SqlSessionStore(SqlStore):
         """The `seq` that an event of this id's log has now."""
         return await merging.moved(self._database, session_id, seq)
 
+    async def inherited_end(self, session_id: str) -> int | None:
+        """Where the session's log ended before this process wrote to it; None: it has not."""
+        rows = await self._database.read(
+            "SELECT log_key FROM acp_sessions WHERE acp_session_id = ?", (session_id,)
+        )
+        return self._database.inherited.get(rows[0][0]) if rows else None
+
     async def reopen(self, record: SessionRecord) -> None:
         """Reopen the session with the record's directories and environment."""
         kept = session_environment.keep(record.session_id, record.environment)
