@@ -61,8 +61,8 @@ class SessionOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `tools`: all that there are; `allowed_tools` are used unasked; `max_turns` is the limit of
     requests to the model in one turn. `forbids_bypass`: the mode bypassPermissions may not be chosen,
-    and is `default` if the settings begin with it. `unchecked_model`: a model that was asked for before Claude had
-    said which there are; its worker looks.
+    and is `default` if the settings begin with it. `unchecked_model`: a model that was asked for and that Claude
+    has not listed; its worker looks whether Claude knows it.
     """
 
     system_prompt: SystemPrompt | None = None

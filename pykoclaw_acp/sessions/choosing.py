@@ -52,13 +52,14 @@ log: Final = structlog.get_logger()
 
 class WantedChoice(NamedTuple):
     """A mode, a model or another option (its id and value) that is wanted in `parameter` of a
-    request.
+    request. `unchecked`: Claude itself is to say whether there is the model.
     """
 
     parameter: str
     mode: str | None = None
     model: str | None = None
     option: tuple[str, str] | None = None
+    unchecked: bool = False
 
 
 class Choosing:
@@ -320,8 +321,10 @@ def _changed(chosen: Chosen, wanted: WantedChoice, now: Selection, offer: Offer 
         require(wanted.parameter, wanted.mode, now.modes, offer)
         chosen = replace(chosen, mode=wanted.mode)
     if wanted.model is not None:
-        require(wanted.parameter, wanted.model, now.models, offer)
-        chosen = replace(chosen, model=wanted.model)
+        model = offers.model(wanted.model, offer).id  # which may be named as Claude names it
+        if not wanted.unchecked:
+            require(wanted.parameter, model, now.models, offer)
+        chosen = replace(chosen, model=model)
     if wanted.option is not None:
         config = _with_option(now, chosen.config, wanted.option, wanted.parameter, offer)
         chosen = replace(chosen, config=config)

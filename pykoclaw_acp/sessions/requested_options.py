@@ -20,8 +20,8 @@ async def settle(
     store: OfferStore, template: WorkerOptions, record: SessionRecord, requested: RequestedOptions
 ) -> None:
     """Make what is asked for a new session its record's; raises InvalidParams for what Claude does
-    not offer there. If it has not reported what it offers, its worker takes back what it does not.
-    `template`: options of a session without its own.
+    not offer there. If it has not reported what it offers, or does not list the model, its worker
+    takes back what there is not. `template`: options of a session without its own.
     """
     _check_sources(template, requested)
     record.options = requested.options.over(record.options)
@@ -34,10 +34,12 @@ async def settle(
     model = record.model or template.model or offers.DEFAULT_MODEL
     chosen = Chosen(worker_options.mode(record, template), model)
     if requested.model is not None:
-        chosen = msgspec.structs.replace(chosen, model=_model(requested, offer))
-        record.model = chosen.model
-        if all(one.id != chosen.model for one in offers.models(offer)):
-            record.options = msgspec.structs.replace(record.options, unchecked_model=chosen.model)
+        model, unchecked = _model(requested.model, offer, model)
+        chosen = msgspec.structs.replace(chosen, model=model)
+        record.model = model
+        if unchecked:
+            record.options = msgspec.structs.replace(record.options, unchecked_model=model)
+            offer = None  # which says nothing of it
     if offer is None:
         offer = offers.presumed(chosen.model)
     may_bypass = worker_options.may_bypass(record.options, template)
@@ -85,8 +87,8 @@ def taken_id(requested: RequestedOptions) -> InvalidParams:
 async def grant(session: Session, template: WorkerOptions, requested: RequestedOptions) -> None:
     """Make what is asked for a session that is opened again its own, and tell its clients.
 
-    Raises InvalidParams for what Claude does not offer there, and for another system prompt than
-    that with which the conversation has begun.
+    Raises InvalidParams for what Claude does not offer there, but for a model, and for another
+    system prompt than that with which the conversation has begun.
     """
     if not requested.given:
         return
@@ -102,8 +104,11 @@ async def grant(session: Session, template: WorkerOptions, requested: RequestedO
         )
     named, changes = requested.given, list[WantedChoice]()
     if requested.model is not None:
-        offer = await session.choosing.offer()
-        changes.append(WantedChoice(named["model"], model=_model(requested, offer)))
+        offer, chosen = await session.choosing.offer(), session.options.model
+        model, unchecked = _model(requested.model, offer, chosen or offers.DEFAULT_MODEL)
+        changes.append(WantedChoice(named["model"], model=model, unchecked=unchecked))
+        if unchecked:
+            options = msgspec.structs.replace(options, unchecked_model=model)
     if requested.mode is not None:
         changes.append(WantedChoice(named["mode"], mode=requested.mode))
     elif options.forbids_bypass and session.options.permission_mode == offers.BYPASS.id:
@@ -114,16 +119,12 @@ async def grant(session: Session, template: WorkerOptions, requested: RequestedO
     await session.choosing.choose_all(changes, options if options != before else None)
 
 
-def _model(requested: RequestedOptions, offer: Offer | None) -> str:
-    """The id of the wanted model, which may be named as Claude itself names it."""
-    assert requested.model is not None
-    offered = offers.models(offer)
-    if offer is None or not offer.models:
-        return requested.model  # Claude has not said yet which there are
-    found = next((one.id for one in offered if requested.model in (one.id, one.resolved)), None)
-    if found is None:
-        require(requested.given["model"], requested.model, offered, offer)
-    return found or requested.model
+def _model(wanted: str, offer: Offer | None, current: str) -> tuple[str, bool]:
+    """The id of the wanted model, which may be named as Claude itself names it, and whether the
+    session's worker has to look whether there is one: Claude knows more than it lists.
+    """
+    found = offers.model(wanted, offer).id
+    return found, found != current and all(one.id != found for one in offers.models(offer))
 
 
 def _require_may_bypass(options: SessionOptions, requested: RequestedOptions) -> None:

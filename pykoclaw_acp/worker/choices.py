@@ -210,7 +210,7 @@ class Choices:
             )
 
     async def _check_model(self) -> None:
-        """Take back a model that was asked for before anybody knew which there are."""
+        """Take back a model that was asked for unchecked, if Claude does not know it."""
         wanted = self._now.model
         known = offering.without_unknown(self.offer, wanted) if wanted == self._unchecked else None
         if known is None:

@@ -48,10 +48,10 @@ def commands(info: dict[str, Any]) -> tuple[Command, ...]:
 
 def without_unknown(offer: Offer, model: str) -> Offer | None:
     """The offer without this model if the CLI has it there only because it was told to use it, and
-    knows nothing of it; None if it is a model that it offers.
+    knows nothing of it; None if it knows it.
     """
     known = tuple(one for one in offer.models if one.id != model or one.description != _NOT_KNOWN)
-    if not known or any(model in (one.id, one.resolved) for one in known):
+    if not known or known == offer.models:  # it does not list all that it knows, as `best`
         return None
     return Offer(offer.commands, known)
 

@@ -120,7 +120,6 @@ async def test_option_claude_lacks_is_refused_without_session(tmp_path: Path) ->
     async with rig(tmp_path) as r, client(r) as wire:
         await r.journal.keep_offer("/", OFFER, Configuration())
         for wanted, named in (
-            ({"model": "gpt"}, "haiku"),
             ({"permissionMode": "bypassPermissions"}, "acceptEdits"),
             ({"effort": "xhigh"}, "max"),
             ({"model": "haiku", "effort": "low"}, "effort"),
@@ -195,6 +194,47 @@ async def test_any_model_goes_before_claude_names_some(tmp_path: Path) -> None:
         assert (await launched(r, wire, made["result"]["sessionId"])).model == "claude-fable-5-2"
 
 
+async def test_model_that_claude_does_not_list_opens(tmp_path: Path) -> None:
+    """Claude knows more models than it lists; whether it knows this one is seen when it starts."""
+    wanted = {"claudeCode": {"options": {"model": "claude-opus-4-5", "effort": "max"}}}
+    async with rig(tmp_path) as r, client(r) as wire:
+        await r.journal.keep_offer("/", OFFER, Configuration())
+        made = await new(wire, **wanted)
+        assert (values(made)["model"], values(made)["effort"]) == ("claude-opus-4-5", "max")
+        options = await launched(r, wire, made["result"]["sessionId"])
+        assert (options.model, options.asked.unchecked_model) == ("claude-opus-4-5",) * 2
+        session = (await new(wire))["result"]["sessionId"]
+        for _ in range(2):  # a client may ask for the same each time
+            loaded = await load(wire, session, **{"pykoclaw.dev/model": "claude-opus-4-5"})
+            assert values(loaded)["model"] == "claude-opus-4-5"
+        options = await launched(r, wire, session)
+        assert (options.model, options.asked.unchecked_model) == ("claude-opus-4-5",) * 2
+
+
+async def test_claudes_own_name_chooses_an_offered_model(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await r.journal.keep_offer("/", OFFER, Configuration())
+        session = (await new(wire))["result"]["sessionId"]
+        wanted = {"configId": "model", "value": "claude-small"}
+        made = await wire.call("session/set_config_option", sessionId=session, **wanted)
+        assert values(made)["model"] == "haiku"
+        wanted["value"] = "claude-opus-4-5"
+        refused = await wire.call("session/set_config_option", sessionId=session, **wanted)
+        assert "must be one of default, haiku" in words(refused)
+
+
+async def test_model_of_the_settings_needs_no_check(tmp_path: Path) -> None:
+    """Only a gateway may know it; asked for by its name, it stays."""
+    asked = {"pykoclaw.dev/model": "gateway-1"}
+    async with rig(tmp_path, options=replace(OPTIONS, model="gateway-1")) as r, client(r) as wire:
+        await r.journal.keep_offer("/", OFFER, Configuration())
+        session = (await new(wire, **asked))["result"]["sessionId"]
+        assert (await launched(r, wire, session)).asked.unchecked_model is None
+        await load(wire, session, **asked)
+        options = await launched(r, wire, session)
+        assert (options.model, options.asked.unchecked_model) == ("gateway-1", None)
+
+
 async def test_known_choices_go_before_claude_offers(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         wanted = {"permissionMode": "auto", "effort": "max"}
@@ -258,7 +298,6 @@ async def test_options_change_when_a_session_is_opened_again(tmp_path: Path) -> 
         assert (options.model, options.asked.max_turns) == ("haiku", 9)
         assert options.asked.disallowed_tools == ("WebFetch",), "what is not given stays"
         assert len(r.launcher.launched) == 2, "the idle worker had other options"
-        assert "haiku" in words(await load(wire, session, claudeCode={"options": {"model": "x"}}))
     async with rig(tmp_path) as r, client(r) as wire:
         await load(wire, session)
         assert (await launched(r, wire, session)).asked.max_turns == 9

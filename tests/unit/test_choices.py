@@ -38,6 +38,7 @@ MODELS: list[dict[str, Any]] = [
     {"value": "haiku", "resolvedModel": "claude-small", "displayName": "Haiku"},
     {"displayName": "nameless"},
 ]
+UNKNOWN = {"value": "nonsense-9", "displayName": "nonsense-9", "description": "Custom model"}
 COMMANDS = [
     {"name": "review", "description": "Review it", "argumentHint": "[path]"},
     {"name": "clear", "description": "Forget"},
@@ -155,8 +156,7 @@ async def test_model_unknown_to_claude_is_taken_back(*, asked: bool) -> None:
     wished = replace(OPTIONS.asked, unchecked_model="nonsense-9" if asked else None)
     options = replace(OPTIONS, model="nonsense-9", asked=wished)
     made, claude = Choices(options, told.append), Claude()
-    custom = {"value": "nonsense-9", "displayName": "nonsense-9", "description": "Custom model"}
-    claude.info = {"models": [*MODELS, custom]}
+    claude.info = {"models": [*MODELS, UNKNOWN]}
     await made.connected(claude)  # type: ignore[arg-type]
     offered = [one.id for one in made.offer.models]
     if not asked:
@@ -173,8 +173,9 @@ async def test_model_unknown_to_claude_is_taken_back(*, asked: bool) -> None:
     assert offered == ["default", "opus", "haiku"]
 
 
-@pytest.mark.parametrize("model", ["opus", "claude-small", "older-1"])
+@pytest.mark.parametrize("model", ["opus", "claude-small", "older-1", "best", "opus[1m]"])
 async def test_a_model_that_claude_knows_stays(model: str) -> None:
+    """It does not list all of them, not even if it was started with one."""
     told: list[Event] = []
     options = replace(OPTIONS, model=model, asked=replace(OPTIONS.asked, unchecked_model=model))
     made, claude = Choices(options, told.append), Claude()
@@ -257,7 +258,7 @@ async def test_choice_outlasts_what_claude_reports_meanwhile(
     wished = replace(OPTIONS.asked, unchecked_model="nonsense-9")
     made = Choices(replace(OPTIONS, model="nonsense-9", asked=wished), told.append)
     claude = Claude()
-    claude.info = {"current_permission_mode": "plan"}
+    claude.info = {"current_permission_mode": "plan", "models": [*MODELS, UNKNOWN]}
     made.choose(frame)
     await made.connected(claude)  # type: ignore[arg-type]
     await made.settled()
