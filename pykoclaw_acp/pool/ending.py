@@ -66,5 +66,8 @@ def _logged(message: str, action: str) -> Iterator[None]:
     """A failure is logged, and keeps nothing that follows from happening."""
     try:
         yield
-    except Exception:
+    except Exception as error:
+        if (found := shortage.of(error)) is not None:
+            log.warning(message, action=action, reason=found[1])
+            return
         log.exception(message, action=action)

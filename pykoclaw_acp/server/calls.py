@@ -34,6 +34,7 @@ from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import ClientLine
 from pykoclaw_acp.server.reading import ReadMessage
 from pykoclaw_acp.server.share import Turnstile
+from pykoclaw_acp.system import shortage
 from pykoclaw_acp.tasks import Tasks
 
 FEW: Final = 8  # unanswered calls of a client that is not held up for them
@@ -155,11 +156,8 @@ class Calls:
             answer = self._failure(call, method, RequestCancelled("The request was cancelled."))
         except ConnectionError:
             log.info("The client is gone", action="client_gone", method=method[:100])
-        except Exception:
-            log.exception("A request failed", action="request_failed", method=method[:100])
-            answer = self._failure(
-                call, method, InternalError("Internal error; the log of pykoclaw-acp says more.")
-            )
+        except Exception as error:  # noqa: BLE001  it is logged there
+            answer = self._failure(call, method, _unexpected(call, method, error))
         if call.request_id is not None and self._requests.get(call.request_id) is call:
             del self._requests[call.request_id]
         if answer is not None and len(answer) > MAX_LINE_OUT:
@@ -267,6 +265,20 @@ class Calls:
                 call.withdraw()
                 stopped = call.method is not None and call.method.answers_cancel
         return stopped
+
+
+def _unexpected(call: Call, method: str, error: Exception) -> AcpError:
+    """The answer to a request that met an error which nobody expects there; a shortage passes, and
+    any file that is opened may meet one.
+    """
+    found = shortage.of(error)
+    if found is None or call.handed_over:  # a turn has it already
+        log.error("A request failed", action="request_failed", method=method[:100], exc_info=error)
+        return InternalError("Internal error; the log of pykoclaw-acp says more.")
+    log.warning("A request failed", action="request_failed", method=method[:100], reason=found[1])
+    return Overloaded(
+        f"The request cannot be carried out now: {found[1]} Then send it again.", found[0]
+    )
 
 
 async def _begin(call: Call, method: Method[Call, Any], params: Any) -> Any:

@@ -71,9 +71,10 @@ def end_these(strays: Sequence[Stray], grace: float) -> None:
 
 def _end(look: Callable[[], list[Stray]], grace: float) -> list[Stray]:
     begun = time.monotonic()
-    first = strays = look()
+    until = begun + grace + GIVE_UP
+    first = strays = _found(look, until)
     told: set[Stray] = set()
-    while strays and time.monotonic() - begun < grace + GIVE_UP:
+    while strays and time.monotonic() < until:
         late = time.monotonic() - begun > grace
         for stray in strays:
             if late or stray not in told:
@@ -81,8 +82,18 @@ def _end(look: Callable[[], list[Stray]], grace: float) -> list[Stray]:
                     send(stray.pid, stray.start_time, signal.SIGKILL if late else signal.SIGTERM)
                     told.add(stray)
         time.sleep(_POLL)
-        strays = look()
+        strays = _found(look, until)
     return first
+
+
+def _found(look: Callable[[], list[Stray]], until: float) -> list[Stray]:
+    while True:
+        try:
+            return look()
+        except OSError as error:
+            if error.errno not in lineage.NO_DESCRIPTORS or time.monotonic() >= until:
+                raise
+        time.sleep(_POLL)  # others may close theirs
 
 
 def _alive(stray: Stray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -223,8 +224,24 @@ async def test_oversized_event_is_replaced_by_note(tmp_path: Path) -> None:
         ] == "end_turn"
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "data"),
+    [
+        (OSError("input/output error"), -32603, None),
+        (
+            OSError(errno.EMFILE, "Too many open files"),
+            -32012,
+            {"errorKind": "out_of_descriptors", "retryable": True},
+        ),
+        (MemoryError(), -32012, {"errorKind": "out_of_memory", "retryable": True}),
+    ],
+)
 async def test_load_with_unreadable_log_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    code: int,
+    data: dict[str, Any] | None,
 ) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
@@ -233,12 +250,12 @@ async def test_load_with_unreadable_log_is_an_error(
         live.log.forget()
 
         async def broken(*_: Any) -> Any:
-            raise OSError("input/output error")
+            raise error
 
         with monkeypatch.context() as patch:
             patch.setattr(SessionJournal, "read", broken)
             failed = await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
-        assert failed["error"]["code"] == -32603
+        assert (failed["error"]["code"], failed["error"].get("data")) == (code, data)
         assert "result" in await wire.call(
             "session/load", sessionId=session, cwd="/", mcpServers=[]
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -41,6 +43,25 @@ async def test_stray_ignoring_sigterm_is_killed_and_others_spared() -> None:
         for process in (stray, bystander):
             process.kill()
             process.wait()
+
+
+def test_stray_is_found_once_there_are_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, failures, scan = str(uuid4()), [errno.EMFILE, errno.ENFILE], os.scandir
+    stray = stubborn(mine)
+
+    def lacking(path: str) -> Any:
+        if failures:
+            raise OSError(failures.pop(), "Too many open files")
+        return scan(path)
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "scandir", lacking)
+            ended = reaper.end_now(lambda cookie: cookie == f"here:{mine}:7", grace=0.0)
+        assert [one.pid for one in ended] == [stray.pid]
+    finally:
+        stray.kill()
+        stray.wait()
 
 
 def test_a_recycled_pid_is_not_signalled() -> None:
