@@ -17,6 +17,7 @@ _INTERNAL: Final = frozenset(
         "PYKOCLAW_CLAUDE_UMASK",
         "PYKOCLAW_PYTHON",
         "PYKOCLAW_READY_FD",
+        "PYKOCLAW_START_LOCK_FD",
         "PYKOCLAW_WORKER",
     }
 )

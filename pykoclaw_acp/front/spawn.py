@@ -40,8 +40,9 @@ _NOT_PASSED_ON: Final = frozenset(
 class Starting:
     """A daemon that is starting, until it reports on a pipe (link/readiness.py)."""
 
-    def __init__(self, places: Places, *, scope: bool) -> None:
-        """Start one; `scope`: in a systemd scope of its own, where there is a user's systemd.
+    def __init__(self, places: Places, lock: int, *, scope: bool) -> None:
+        """Start one; `scope`: in a systemd scope of its own, where there is a user's systemd. It
+        keeps the `lock` on starting daemons until it has reported, as the front may be gone before.
         Raises OSError.
         """
         secure_directory(places.directory)
@@ -51,7 +52,11 @@ class Starting:
         os.set_blocking(read, False)
         try:
             self._pid = _start(
-                _command(places, scope=scope), _environment(places), _open_log(places.log), write
+                _command(places, scope=scope),
+                _environment(places),
+                _open_log(places.log),
+                write,
+                lock,
             )
         except BaseException:
             os.close(read)
@@ -145,14 +150,14 @@ def _open_log(path: str) -> int:
     return log
 
 
-def _start(command: list[str], environment: dict[str, str], log: int, pipe: int) -> int:
+def _start(command: list[str], environment: dict[str, str], log: int, pipe: int, lock: int) -> int:
     """Fork and exec; importing `subprocess` would take longer than everything else here."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        environment[readiness.VARIABLE] = str(pipe)
+        environment |= {readiness.VARIABLE: str(pipe), readiness.LOCK: str(lock)}
         pid = os.fork()
         if pid == 0:
-            _become(command, environment, nothing, log, pipe)
+            _become(command, environment, (nothing, log, log), (pipe, lock))
         return pid
     finally:
         os.close(nothing)
@@ -167,22 +172,28 @@ def _close_at_exec(descriptor: int) -> None:
 
 
 def _become(
-    command: list[str], environment: dict[str, str], nothing: int, log: int, pipe: int
+    command: list[str],
+    environment: dict[str, str],
+    streams: tuple[int, int, int],
+    kept: tuple[int, int],
 ) -> None:
-    """Exec the daemon, in the child; if that fails, say why to the front, and in the log."""
+    """Exec the daemon, in the child, with these streams, and the pipe and the lock; if that fails,
+    say why to the front, and in the log.
+    """
     try:
         os.setsid()
         os.chdir("/")
-        for descriptor, source in enumerate((nothing, log, log)):
+        for descriptor, source in enumerate(streams):
             os.dup2(source, descriptor)
         for name in os.listdir("/proc/self/fd"):
-            if int(name) > 2 and int(name) != pipe:
+            if int(name) > 2:
                 _close_at_exec(int(name))
-        os.set_inheritable(pipe, True)
+        for descriptor in kept:
+            os.set_inheritable(descriptor, True)
         os.execve(command[0], command, environment)  # noqa: S606  no shell is wanted
     except OSError as error:
         kind, said = not_executed.words(command[0], error, readiness.UNKNOWN)
-        os.write(pipe, readiness.failed(readiness.NOT_EXECUTED, said, kind))
+        os.write(kept[0], readiness.failed(readiness.NOT_EXECUTED, said, kind))
         from pykoclaw_acp.neutral import neutral  # its patterns would cost every start 2 ms
 
         os.write(2, f"pykoclaw-acp: {neutral(said)}\n".encode(errors="replace"))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DATABASE: Final = "pykoclaw.db"
 LOCK_NAME: Final = "pykoclaw-acp.lock"
 SOCKET_NAME: Final = "acp.sock"
-SPAWN_LOCK: Final = "spawn.lock"  # of whoever starts a daemon, in its directory
+SPAWN_LOCK: Final = "spawn.lock"  # of whoever starts a daemon, and of that; in its directory
 
 _SETTINGS: Final = ("pykoclaw_data", "pykoclaw_state", "pykoclaw_socket")
 _DEFAULT_DATA: Final = "~/.local/share/pykoclaw"
@@ -207,20 +207,20 @@ def _lock_lines(data: str) -> list[str]:
 
 
 def is_starting(places: Places) -> bool:
-    """Whether a process is starting a daemon of these places just now."""
+    """Whether a daemon of these places is being started, and has not reported yet."""
+    path = os.path.join(places.directory, SPAWN_LOCK)
     try:
-        lock = os.open(
-            os.path.join(places.directory, SPAWN_LOCK),
-            os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
-        )
+        # /proc/locks does not list, in a container, a lock whose taker has ended.
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        return bool(_holders(lock))
-    except OSError:
-        return False
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # who wants it now tries again
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     finally:
         os.close(lock)
+    return False
 
 
 def try_lock(path: str) -> int | None:

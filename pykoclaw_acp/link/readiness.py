@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Final
 
 VARIABLE: Final = "PYKOCLAW_READY_FD"  # of the environment: the descriptor of the pipe
+LOCK: Final = "PYKOCLAW_START_LOCK_FD"  # of the lock on starting daemons, until it has reported
 READY: Final = "ready"
 NOT_EXECUTED: Final = 127  # status of a daemon whose program cannot be executed, as in a shell
 UNKNOWN: Final = ErrorKind.DAEMON_NOT_STARTED  # the kind of a failure that names none

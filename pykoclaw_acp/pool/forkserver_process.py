@@ -93,7 +93,8 @@ def hand_over(log: int, begun: StartingForkServer) -> None:
 def _start(control: socket.socket, *, resident: bool) -> subprocess.Popen[bytes]:
     daemon = [str(os.getpid())] if resident else []
     # What is a session's matter comes with the launch of its worker.
-    withheld = MARKS | {readiness.VARIABLE} | environment.of_one_client(os.environ)
+    ours = {readiness.VARIABLE, readiness.LOCK}
+    withheld = MARKS | ours | environment.of_one_client(os.environ)
     return subprocess.Popen(
         [sys.executable, "-m", "pykoclaw_acp.worker.forkserver", str(control.fileno()), *daemon],
         stdin=subprocess.DEVNULL,

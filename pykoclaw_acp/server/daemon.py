@@ -29,10 +29,8 @@ class _Starter:
     """Reports to the front that started this daemon (link/readiness.py)."""
 
     def __init__(self) -> None:
-        descriptor = os.environ.pop(readiness.VARIABLE, "")
-        self._pipe = int(descriptor) if descriptor.isdecimal() else None
-        if self._pipe is not None:
-            os.set_inheritable(self._pipe, False)
+        self._pipe = _inherited(readiness.VARIABLE)
+        self._lock = _inherited(readiness.LOCK)
 
     def ready(self) -> None:
         """Report that clients can connect."""
@@ -48,6 +46,18 @@ class _Starter:
                 os.write(self._pipe, line)
                 os.close(self._pipe)
             self._pipe = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _inherited(variable: str) -> int | None:
+    """The descriptor that the front has named in this variable; not passed on."""
+    named = os.environ.pop(variable, "")
+    descriptor = int(named) if named.isdecimal() else None
+    if descriptor is not None:
+        os.set_inheritable(descriptor, False)
+    return descriptor
 
 
 def main(load: Callable[[], Settings], begun: StartingForkServer | None = None) -> int:

@@ -108,6 +108,16 @@ async def test_daemon_that_is_starting_can_be_ended(stack: Stack, command: str) 
     assert stack.daemon_pid() not in (None, int(found[1]))
 
 
+async def test_stop_ends_daemon_whose_client_is_gone_already(stack: Stack) -> None:
+    """It is still starting, and has not locked the data directory."""
+    client = await asyncio.create_subprocess_exec(
+        *PROGRAM, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, env=stack.environment
+    )
+    assert await asyncio.wait_for(client.wait(), 60) == 0
+    assert "has ended" in (await done(stack, "stop")).out
+    await stack.nothing_left()
+
+
 async def test_two_stops_at_once_end_the_daemon(stack: Stack) -> None:
     await stack.daemon()
     results = await asyncio.gather(run(stack, "stop"), run(stack, "stop"))

@@ -34,6 +34,7 @@ def daemon(mode: str) -> None:
     Anything else is said on the pipe, the first time, and then it serves if that was about 75.
     """
     pipe = int(os.environ["PYKOCLAW_READY_FD"])
+    os.close(int(os.environ["PYKOCLAW_START_LOCK_FD"]))
     inherited = [
         int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{name}")
     ]
