@@ -182,7 +182,7 @@ class Dialer:
         if self._lock is None:
             self._lock = at.try_lock(os.path.join(self.places.directory, at.SPAWN_LOCK))
         if self._lock is None:
-            self.pause = LOCK_PAUSE
+            self._wait_for_lock()
             return None
         # Between the look and the lock, one may have been started.
         connection = self._reach()
@@ -196,6 +196,13 @@ class Dialer:
         self._children.append(self._starting)
         self.deadline = time.monotonic() + self._recovery
         return None
+
+    def _wait_for_lock(self) -> None:
+        """Pause, as another process starts the daemon; raises NotStarted if that takes too long."""
+        message = f"The daemon that another process starts is not ready after {self._recovery:g} s."
+        pause = self._next_pause
+        self._wait_until(message, TEMPORARY, readiness.UNKNOWN, self._recovery)
+        self._next_pause, self.pause = pause, LOCK_PAUSE
 
     def _check_ready(self, daemon: Starting) -> bool:
         """True once the started daemon is ready; otherwise sets the pause. Raises NotStarted."""

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.front import spawn
-from pykoclaw_acp.front.dial import Dialer, NotStarted
+from pykoclaw_acp.front.dial import LOCK_PAUSE, Dialer, NotStarted
+from pykoclaw_acp.link import places as at
 from pykoclaw_acp.link.places import Places
 
 
@@ -20,7 +21,7 @@ class DeadDaemon:
     pipe = 0
     scopes: list[bool]
 
-    def __init__(self, places: Places, *, scope: bool) -> None:
+    def __init__(self, places: Places, lock: int, *, scope: bool) -> None:
         self.scopes.append(scope)
 
     def word(self) -> str:
@@ -46,7 +47,7 @@ def dialer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dialer:
 class NoProcess:
     """In the place of Starting, where none can be forked."""
 
-    def __init__(self, places: Places, *, scope: bool) -> None:
+    def __init__(self, places: Places, lock: int, *, scope: bool) -> None:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
@@ -123,3 +124,23 @@ def test_setting_bounds_a_start_that_hangs(dialer: Dialer, monkeypatch: pytest.M
     clock[0] = 105.0
     with pytest.raises(NotStarted, match="not ready after 5 s"):
         waits.attempt()
+
+
+def test_setting_bounds_another_process_start(
+    dialer: Dialer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its front may be gone, and the daemon hang before it serves."""
+    at.secure_directory(dialer.places.directory)
+    lock = at.try_lock(os.path.join(dialer.places.directory, at.SPAWN_LOCK))
+    assert lock is not None
+    monkeypatch.setenv("PYKOCLAW_DAEMON_TIMEOUT", "5")
+    clock = [100.0]
+    monkeypatch.setattr("pykoclaw_acp.front.dial.time.monotonic", lambda: clock[0])
+    waits = Dialer(dialer.places)
+    for clock[0] in (100.0, 104.9):
+        assert waits.attempt() is None
+        assert waits.pause == LOCK_PAUSE
+    clock[0] = 105.0
+    with pytest.raises(NotStarted, match="another process starts is not ready after 5 s"):
+        waits.attempt()
+    os.close(lock)
