@@ -38,12 +38,16 @@ _SHORTENED: Final = (
     ("prompt", SHORTEST),
     ("title", SHORTEST),
     ("question", SHORTEST),
+    ("why", SHORTEST),
     ("result", SHORTEST),
     ("conversation", SHORTEST),
     ("schedule", SHORTEST),
 )
 _LEFT_OUT: Final = (
     "directory",
+    "ended",
+    "begun",
+    "took",
     "trust",
     "schedule",
     "epoch",
@@ -54,6 +58,7 @@ _LEFT_OUT: Final = (
     "conversation",
     "by",
     "since",
+    "why",
 )
 
 

@@ -1191,6 +1191,28 @@ WORKER: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("columns", [40, 50, 60, 72])
+def test_turns_have_id_and_state_when_narrow(
+    monkeypatch: pytest.MonkeyPatch, asked: list[Any], columns: int
+) -> None:
+    turn = {
+        "id": "0123456789", "state": "cancelled", "error": {"kind": "authentication_missing"},
+        "stopReason": None, "startedAt": 15_000, "endedAt": 20_000, "rewoundAt": 30_000,
+        "prompt": "Tell me what is new. " * 9,
+    }  # fmt: skip
+    ANSWERS["sessions/show"] = {
+        "summary": summary(), "additionalDirectories": [], "mode": None, "model": None, "awayPolicy": None,
+        "claudeSession": None, "events": 1, "turnCount": 1, "worker": None, "turns": [turn],
+    }  # fmt: skip
+    screen = narrow(monkeypatch, columns)
+    assert run("sessions", "show", "5e55").exit_code == 0
+    lines = plain(screen).splitlines()
+    assert all(len(line) <= columns for line in lines)
+    assert lines[-1].startswith("01234567 ")
+    assert "cancelled, rewound " in lines[-1]
+    assert ("Tell me" in lines[-1]) or columns < 50
+
+
 def test_workers_have_id_state_pid_at_80_columns(
     monkeypatch: pytest.MonkeyPatch, asked: list[Any]
 ) -> None:
