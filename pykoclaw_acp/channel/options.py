@@ -13,6 +13,7 @@ from pykoclaw_acp.neutral import neutral
 
 TRUSTED: Final = "trusted:"  # prefix of a `workspace` whose active content takes effect
 WITHOUT: Final = "without:"  # prefix of one whose active content does not
+UNREAD: Final = f"{WITHOUT}rewind"  # one that nobody has looked into, for a worker that rewinds
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal
 
-from pykoclaw_acp.channel.options import is_restricted
+from pykoclaw_acp.channel.options import UNREAD, is_restricted
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.workers import WorkerState
@@ -122,7 +122,9 @@ class WorkerControl:
 
 
 def _counts(workspace: str | None) -> Literal["trusted", "without"] | None:
-    """Whether active content of a worker's directories takes effect; None if there is none."""
-    if not workspace:
+    """Whether active content of a worker's directories takes effect; None if there is none,
+    or if nobody has looked.
+    """
+    if not workspace or workspace == UNREAD:
         return None
     return "without" if is_restricted(workspace) else "trusted"

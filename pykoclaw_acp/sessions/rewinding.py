@@ -17,7 +17,7 @@ import structlog
 from msgspec.structs import replace
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel.options import WITHOUT
+from pykoclaw_acp.channel.options import UNREAD
 from pykoclaw_acp.errors import InvalidRequest, WorkerFailed
 from pykoclaw_acp.model.branches import RewindPoint, Rewound, files_now
 from pykoclaw_acp.model.contexts import entry_uuid
@@ -167,7 +167,7 @@ class Rewinding:
         live = self._workers.workspace(session.id)
         options = session.environment.options(given)
         if live is None:
-            options = replace(options, workspace=f"{WITHOUT}rewind", mcp_servers=())
+            options = replace(options, workspace=UNREAD, mcp_servers=())
         else:
             options = replace(options, workspace=live)
         try:

@@ -24,7 +24,7 @@ from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.integration.asking import BOTH, Person, park, write
 from tests.integration.asking import rig as asking_rig
-from tests.integration.callers import prompted
+from tests.integration.callers import caller, prompted
 from tests.integration.rig import Rig, hanging, rig
 from tests.waiting import eventually
 
@@ -253,6 +253,19 @@ async def test_prompt_after_look_at_files_has_rules(
         await rewinding(r).rewind(session, None, files=True, dry=True)
         await r.run(session, "say 1")
         assert [one.spec.options.rules for one in r.launcher.launched[1:]] == [(), ("Bash(make)",)]
+
+
+async def test_worker_that_looks_at_files_names_no_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It acts on nothing, whether there is anything that could act or not."""
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await at_rest(r)
+        await r.pool.stop(session.id)
+        files = AsyncMock(return_value={"canRewind": True})
+        monkeypatch.setattr(session.requests, "rewind_files", files)
+        await rewinding(r).rewind(session, None, files=True, dry=True)
+        assert [row["workspace"] for row in await cli.call("workers/list")] == [None]
 
 
 async def test_files_that_could_not_be_restored_are_told(
