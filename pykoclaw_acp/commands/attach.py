@@ -18,7 +18,7 @@ from pykoclaw_acp.commands.permission_request import choices, is_plan, rendered,
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.protocol.control.decisions import OperatorDecision
-from pykoclaw_acp.terminal import Shown
+from pykoclaw_acp.terminal import Shown, joined, shown
 
 TURNS: Final = 3  # turns of history shown first
 KEYS: Final[dict[OperatorDecision, str]] = {
@@ -102,8 +102,7 @@ class PendingRequests:
                 self._unseen.add(question["id"])
                 self._page.note(f"? {question['title']}", fg="yellow")
             else:
-                self._page.note("?", fg="yellow")
-                self._page.block(whole)
+                self._page.block(joined([shown("? ", fg="yellow"), whole]))
             if self._current in (None, question["id"]):
                 self._expect(question)
             else:
