@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pykoclaw_acp.errors import InvalidParams, MethodNotFound
-from pykoclaw_acp.model.choices import FAST, OFF, ON
+from pykoclaw_acp.model.choices import OFF, ON
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.messages import (
     Empty,
@@ -40,7 +40,7 @@ async def set_config_option(call: Call, params: SetConfigOptionParams) -> SetCon
     session = await call.sessions.get_open(params.session_id)
     value = params.value
     if isinstance(value, bool):
-        if params.config_id != FAST:
+        if params.config_id in (projection.MODE, projection.MODEL):
             raise InvalidParams("`value`: must be the id of one of the option's values.")
         value = ON if value else OFF
     if params.config_id == projection.MODE:

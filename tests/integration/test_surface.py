@@ -150,7 +150,12 @@ async def test_unoffered_choice_is_refused_listing_offers(tmp_path: Path) -> Non
             ("set_model", {"modelId": "gpt"}, "sonnet"),
             ("set_config_option", {"configId": "mode", "value": "x"}, "plan"),
             ("set_config_option", {"configId": "colour", "value": "x"}, "model"),
-            ("set_config_option", {"configId": "mode", "type": "boolean", "value": True}, "value"),
+            (
+                "set_config_option",
+                {"configId": "mode", "type": "boolean", "value": True},
+                "`value`",
+            ),
+            ("set_config_option", {"configId": "effrt", "value": False}, "`configId`: must be one"),
         ]
         for method, params, hint in calls:
             refused = await wire.call(f"session/{method}", sessionId=session, **params)
