@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import click
 
+from pykoclaw_acp.cli.options import given
+
 ACCOUNT = click.option(
     "--account",
     metavar="NAME",
+    callback=given,
     help="Name of the account; default: PYKOCLAW_ACCOUNT, or Claude's own configuration.",
 )
 

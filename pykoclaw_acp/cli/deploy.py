@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from pykoclaw_acp.cli.options import given
+
 SYSTEM = click.option(
     "--system",
     is_flag=True,
@@ -18,7 +20,7 @@ def deploy() -> None:
 
 @deploy.command(name="install", short_help="Install and start the systemd units.")
 @SYSTEM
-@click.option("--program", metavar="PATH", help="The pykoclaw-acp to run.")
+@click.option("--program", metavar="PATH", callback=given, help="The pykoclaw-acp to run.")
 @click.option(
     "--profile",
     type=click.Choice(["editor", "pykoclaw"]),

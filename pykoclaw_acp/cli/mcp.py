@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
-from pykoclaw_acp.cli.options import JSON
+from pykoclaw_acp.cli.options import JSON, given
 
 ACCOUNT = click.option(
     "--account",
     metavar="NAME",
+    callback=given,
     help="Account whose sessions or settings have the server; default: any session's, or PYKOCLAW_ACCOUNT's settings.",
 )
 
@@ -36,7 +37,7 @@ def list_servers(as_json: bool) -> None:
 
 
 @mcp.command(short_help="Sign in to an MCP server.")
-@click.argument("server")
+@click.argument("server", callback=given)
 @ACCOUNT
 def login(server: str, account: str | None) -> None:
     """Sign in to SERVER, an MCP server over http or sse: its name, or its address.
@@ -54,7 +55,7 @@ def login(server: str, account: str | None) -> None:
 
 
 @mcp.command(short_help="Sign out of an MCP server.")
-@click.argument("server")
+@click.argument("server", callback=given)
 @ACCOUNT
 def logout(server: str, account: str | None) -> None:
     """Sign out of SERVER, an MCP server over http or sse: its name, or its address.

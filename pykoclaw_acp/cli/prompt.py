@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from pykoclaw_acp.cli.options import JSON, sessions
+from pykoclaw_acp.cli.options import JSON, given, sessions
 
 
 @click.command(short_help="Send a prompt to a conversation and show the answer.")
-@click.argument("session", required=False, shell_complete=sessions)
+@click.argument("session", required=False, callback=given, shell_complete=sessions)
 @click.argument("text", required=False)
 @click.option(
     "--new", is_flag=True, help="Create a session in the working directory; takes no SESSION."
@@ -17,6 +17,7 @@ from pykoclaw_acp.cli.options import JSON, sessions
 @click.option(
     "--key",
     metavar="KEY",
+    callback=given,
     help="Idempotency key: however often the command is repeated with it, the prompt runs once.",
 )
 @JSON

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pykoclaw_acp.cli.options import JSON, sessions
+from pykoclaw_acp.cli.options import JSON, given, sessions
 
 
 @click.group(short_help="List and remove lasting permission rules.")
@@ -28,16 +28,16 @@ def list_rules(as_json: bool) -> None:
 
 
 @rules.command(name="remove", short_help="Remove lasting permission rules.")
-@click.argument("directory", type=click.Path(), required=False)
-@click.argument("rule", default="")
+@click.argument("directory", type=click.Path(), required=False, callback=given)
+@click.argument("rule", callback=given, required=False)
 @click.option(
     "--session",
     metavar="ID",
-    default="",
+    callback=given,
     shell_complete=sessions,
     help="Remove rules of this session only.",
 )
-def remove_rule(directory: str | None, rule: str, session: str) -> None:
+def remove_rule(directory: str | None, rule: str | None, session: str | None) -> None:
     """Remove RULE of DIRECTORY and of the sessions there, or all of their rules.
 
     DIRECTORY is required (. is the working directory), unless there is --session: then the first argument is the
@@ -45,11 +45,11 @@ def remove_rule(directory: str | None, rule: str, session: str) -> None:
     """
     from pykoclaw_acp.commands import rules as command
 
-    if session:
-        if rule:
+    if session is not None:
+        if rule is not None:
             raise click.UsageError("Give --session or a directory, not both.")
         command.remove("", directory or "", session)
     elif directory is None:
         raise click.UsageError("Give a directory (. is the working directory), or --session.")
     else:
-        command.remove(directory, rule, "")
+        command.remove(directory, rule or "", "")

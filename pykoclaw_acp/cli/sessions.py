@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 import click
 
-from pykoclaw_acp.cli.options import JSON, SESSION
+from pykoclaw_acp.cli.options import JSON, SESSION, given
 
 if TYPE_CHECKING:
     from pykoclaw_acp.protocol.control.decisions import OperatorDecision
@@ -192,7 +192,7 @@ def attach(session: str) -> None:
 
 @click.command(short_help="Put files and Claude's memory back to an earlier message.")
 @SESSION
-@click.argument("message", required=False)
+@click.argument("message", required=False, callback=given)
 @click.option("--no-files", is_flag=True, help="Leave the files as they are.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option("-y", "--yes", "sure", is_flag=True, help="Do not ask for confirmation.")
@@ -210,7 +210,7 @@ def rewind(session: str, message: str | None, no_files: bool, dry_run: bool, sur
 
 
 @click.command(short_help="List or answer pending permission requests.")
-@click.argument("question", metavar="[REQUEST]", required=False)
+@click.argument("question", metavar="[REQUEST]", required=False, callback=given)
 @click.option("--allow", is_flag=True, help="Allow once.")
 @click.option(
     "--always",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from pykoclaw_acp.cli.options import JSON
+from pykoclaw_acp.cli.options import JSON, given
 
-TASK = click.argument("task")
+TASK = click.argument("task", callback=given)
 
 
 @click.group(short_help="List, show, pause, resume, cancel and run scheduled tasks.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pykoclaw_acp.cli.options import JSON
+from pykoclaw_acp.cli.options import JSON, given
 
 
 @click.group(short_help="List and change trusted directories.")
@@ -61,7 +61,7 @@ def add_trust(directory: str, tree: bool) -> None:
 
 
 @trust.command(name="remove", short_help="Stop trusting a directory.")
-@click.argument("directory", default=".", type=click.Path())
+@click.argument("directory", default=".", type=click.Path(), callback=given)
 def remove_trust(directory: str) -> None:
     """Stop trusting DIRECTORY, from the next prompt on."""
     from pykoclaw_acp.commands import trust as command

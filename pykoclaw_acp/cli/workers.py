@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pykoclaw_acp.cli.options import JSON, SESSION, sessions
+from pykoclaw_acp.cli.options import JSON, SESSION, given, sessions
 
 
 @click.group(invoke_without_command=True, short_help="List or stop the processes that run Claude.")
@@ -28,7 +28,7 @@ def list_workers(as_json: bool) -> None:
 
 
 @workers.command(name="stop", short_help="Stop all workers, or the worker of a session.")
-@click.argument("session", required=False, shell_complete=sessions)
+@click.argument("session", required=False, callback=given, shell_complete=sessions)
 @click.option("--now", is_flag=True, help="Kill immediately instead of stopping gracefully.")
 def stop_workers(session: str | None, now: bool) -> None:
     """Stop all workers, or the worker of SESSION. Their turns are cancelled. Without a daemon, all
@@ -43,7 +43,7 @@ def stop_workers(session: str | None, now: bool) -> None:
 
 @workers.command(name="stop-task", short_help="Stop one subagent or background command.")
 @SESSION
-@click.argument("tool_call")
+@click.argument("tool_call", callback=given)
 def stop_task(session: str, tool_call: str) -> None:
     """Stop the subagent or the background command of SESSION that the tool call TOOL_CALL began. The
     turn goes on.

@@ -1191,6 +1191,28 @@ WORKER: dict[str, Any] = {
 }
 
 
+def taking_text(group: click.Group) -> Iterator[click.Parameter]:
+    for command in group.commands.values():
+        if isinstance(command, click.Group):
+            yield from taking_text(command)
+        yield from (one for one in command.params if one.type.name in ("text", "path"))
+
+
+def test_empty_value_never_counts_for_none(asked: list[Any]) -> None:
+    """As of a variable of a script that is not set."""
+    context = click.Context(cli)
+    harmless = {"text", "title", "reason", "answers", "email", "appended"}
+    found = [one for one in taking_text(cli) if one.name not in harmless]
+    assert {"key", "session", "question", "task", "rule"} <= {one.name for one in found}
+    for one in found:
+        with pytest.raises(click.BadParameter, match=r"empty|'' does not exist"):
+            one.process_value(context, "")
+    refused = run("prompt", "--new", "--key", "", "deploy")
+    assert (refused.exit_code, asked) == (2, [])
+    assert "'--key': It is empty. Is the variable" in refused.output
+    assert run("approve", "", "--allow").exit_code == 2
+
+
 @pytest.mark.parametrize("columns", [40, 50, 60, 72])
 def test_turns_have_id_and_state_when_narrow(
     monkeypatch: pytest.MonkeyPatch, asked: list[Any], columns: int

@@ -7,7 +7,7 @@ from typing import Any
 from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.control.answers import FullAnswer
 from pykoclaw_acp.protocol.control.decisions import OperatorDecision
-from pykoclaw_acp.protocol.limits import Name, Words
+from pykoclaw_acp.protocol.limits import Id, Name, Words
 from pykoclaw_acp.protocol.wire import Params, Wire
 
 
@@ -24,7 +24,7 @@ class AnswerParams(Params, frozen=True, kw_only=True):
     variables of the caller, for a worker that is started to tell Claude; they are not kept.
     """
 
-    question: Name
+    question: Id
     decision: OperatorDecision
     reason: Words = ""
     answers: tuple[Words, ...] = ()

@@ -8,7 +8,7 @@ import msgspec
 
 from pykoclaw_acp.model.scheduled import RunStanding, SchedulerState
 from pykoclaw_acp.protocol.control.answers import MAX_ITEMS, CutAnswer, FullAnswer
-from pykoclaw_acp.protocol.limits import Name
+from pykoclaw_acp.protocol.limits import Id, Name
 from pykoclaw_acp.protocol.wire import Params
 
 
@@ -21,7 +21,7 @@ class TasksParams(Params, frozen=True, kw_only=True):
 class TaskParams(Params, frozen=True, kw_only=True):
     """`task`: an id, or the beginning of one that no other task has."""
 
-    task: Name
+    task: Id
 
 
 class RunTaskParams(TaskParams, frozen=True, kw_only=True):
