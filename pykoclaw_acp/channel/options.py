@@ -79,6 +79,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     restrictions: dict[str, tuple[str, ...]] = {}
     own_credential: bool = True  # whether the key that systemd holds for the daemon may be used
     account: str = ""  # empty: Claude's own configuration
+    accounts: str = ""  # directory of the accounts; empty: of a daemon that does not say
     # Claude's list of tasks as the log has it last: Claude keeps it, and tells changes alone.
     plan: tuple[PlanEntry, ...] = ()
     rules: tuple[str, ...] = ()  # that last in the directory; none counts without trust

@@ -67,6 +67,7 @@ class SessionEnvironment:
         return replace(
             self._state.options,
             account=self.account,
+            accounts=self._daemon_environment.accounts,
             environment=dict(found.variables),
             own_credential=found.own_credential,
             withheld=found.withheld,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.model.session_environment import shown
+from pykoclaw_acp.model.session_environment import is_account, shown
 from pykoclaw_acp.system import credentials, shortage
 from pykoclaw_acp.worker import failures, gateway, unreachable
 
@@ -49,8 +49,9 @@ def _without_keys(said: str) -> str:
 def _reason(
     status: int | None, words: str, options: WorkerOptions, environment: Mapping[str, str]
 ) -> tuple[ErrorKind, str]:
-    # Always named: without one, PYKOCLAW_ACCOUNT says whose it is, which a worker does not know.
-    login = f"`pykoclaw-acp login --account {shown(options.account)}`"
+    # Named where there are several: PYKOCLAW_ACCOUNT, which a worker does not know, is the default.
+    account = f" --account {shown(options.account)}" if _has_choice(options) else ""
+    login = f"`pykoclaw-acp login{account}`"
     if status is None and _SAID in words and (lack := _lack(words, environment)) is not None:
         return lack[0], (
             f"Claude's credential{_of(options)} cannot be read now: {lack[1]} Then send the prompt again."
@@ -84,14 +85,26 @@ def _reason(
 
 
 def _set_key(options: WorkerOptions) -> str:
-    # Whose account the client has, a worker does not know either.
     where = "in the environment that your client gives to this agent"
+    if not _has_choice(options):
+        return f"set ANTHROPIC_API_KEY {where}, then start the client again"
+    # Whose account the client has, a worker does not know either.
     key = (
         f"set ANTHROPIC_API_KEY and PYKOCLAW_ACCOUNT={options.account} {where}"
         if options.account
         else f"set ANTHROPIC_API_KEY {where}, and PYKOCLAW_ACCOUNT=default if that names another account"
     )
     return f"{key}, then start the client again (a key counts for its client's own account only)"
+
+
+def _has_choice(options: WorkerOptions) -> bool:
+    """Whether there is an account besides Claude's own, or may be one."""
+    if options.account or not options.accounts:
+        return True
+    try:
+        return any(is_account(name) for name in os.listdir(options.accounts))
+    except OSError:
+        return False
 
 
 def _of(options: WorkerOptions) -> str:

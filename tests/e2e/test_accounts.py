@@ -105,7 +105,7 @@ async def test_a_login_helps_at_once(stack: Stack) -> None:
     assert await client.call("auth/status") == {"state": "unauthenticated"}
     missing = await refused(client, session)
     assert missing.kind == "authentication_missing"
-    assert "`pykoclaw-acp login --account default`" in missing.message
+    assert "`pykoclaw-acp login`" in missing.message
     assert (
         "default (of new sessions): not logged in (the key of a client"
         in (await run(stack, "status")).out

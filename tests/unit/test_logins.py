@@ -139,6 +139,23 @@ def test_words_name_the_account_and_other_failures_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "words"), [(None, SAID), (401, "API Error: 401")])
+def test_no_account_is_named_where_none_was_made(
+    status: int | None, words: str, tmp_path: Path
+) -> None:
+    failure = TurnFailure(ErrorKind.AUTHENTICATION_FAILED, words, status)
+    accounts = tmp_path / "accounts"
+    options = replace(OPTIONS, accounts=str(accounts))
+    around = {"CLAUDE_CONFIG_DIR": str(tmp_path)}
+    found = explained(failure, words, options, around).message
+    assert "Run `pykoclaw-acp login` in a terminal" in found
+    assert "account" not in found.lower()
+    (accounts / "work").mkdir(parents=True)
+    found = explained(failure, words, options, around).message
+    assert "Run `pykoclaw-acp login --account default` in a terminal" in found
+    assert "PYKOCLAW_ACCOUNT" in found
+
+
+@pytest.mark.parametrize(("status", "words"), [(None, SAID), (401, "API Error: 401")])
 def test_key_is_asked_for_with_its_account(status: int | None, words: str, tmp_path: Path) -> None:
     """A client's key counts for the client's own account only, which may be another one."""
     failure = TurnFailure(ErrorKind.AUTHENTICATION_FAILED, words, status)
