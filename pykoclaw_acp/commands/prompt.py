@@ -30,6 +30,7 @@ STATUS: Final[dict[str, int]] = {
 BLOCKED: Final = 6
 INTERRUPTED: Final = 130
 WAITS: Final = "Waiting for work in the background, and for what Claude says then. Ctrl-C ends the command only."
+FOLLOW: Final = "Follow it: pykoclaw-acp attach "
 
 _Result = dict[str, Any]
 
@@ -66,7 +67,11 @@ def main(
     try:
         result = view.show(sending)
     except KeyboardInterrupt:
-        terminal.complain("The command has ended. What runs, also in the background, continues.")
+        known = shlex.quote(session) if session else (view.session or "")[:8]
+        how = f" {FOLLOW}{known}" if known else ""
+        terminal.complain(
+            f"The command has ended. What runs, also in the background, continues.{how}"
+        )
         return INTERRUPTED
     status = STATUS.get(result["state"], 0)
     # An earlier daemon does not say it.
@@ -76,9 +81,7 @@ def main(
         terminal.as_json(result)
         return status
     if result.get("goesOn"):
-        terminal.complain(
-            f"Work in the background goes on. Follow it: pykoclaw-acp attach {result['session'][:8]}"
-        )
+        terminal.complain(f"Work in the background goes on. {FOLLOW}{result['session'][:8]}")
     if session is None and not detach:
         terminal.complain(f"Go on with: pykoclaw-acp prompt {result['session'][:8]} TEXT")
     if detach:
@@ -121,7 +124,7 @@ def _sent(params: dict[str, Any], begin: Callable[[], None]) -> Notifications:
 class _View:
     """Shows what comes of one turn."""
 
-    turn: str | None = None
+    session: str | None = None  # a new one, once it is known
 
     def begin(self) -> None:
         """The prompt is sent, or sent again: pending requests are told anew."""
@@ -142,6 +145,8 @@ class _View:
                 self.question(params)
             elif kind == "settled":
                 self.settled(params)
+            elif kind == "taken":
+                self.session = params["session"]
             elif kind == "waits":
                 self.waits()
 

@@ -25,7 +25,7 @@ def resumed(
 
     `send` sends the call; it is given the last `seq` that has come, or None. `gone` is what it
     raises when no daemon is there or the daemon goes away; it is raised here after `patience` (s)
-    without a notification, and without a connection that stood for a while, as of an idle session.
+    without an event, and without a connection that stood for a while, as of an idle session.
     """
     after: int | None = None
     lost: float | None = None
@@ -34,8 +34,8 @@ def resumed(
             notifications = send(after)
             while True:
                 message = next(notifications)
-                lost = None
-                after = message["params"].get("seq", after)
+                if "seq" in message["params"]:  # others come anew with each connection
+                    lost, after = None, message["params"]["seq"]
                 yield message
         except StopIteration as end:
             return end.value

@@ -19,8 +19,10 @@ from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from pykoclaw_acp.model.work import Work
 from pykoclaw_acp.protocol.control.following import (
     QUESTION,
+    TAKEN,
     WAITS,
     QuestionNotification,
+    TakenNotification,
     WaitsNotification,
 )
 from pykoclaw_acp.protocol.control.prompts import CommandPromptParams, Prompted
@@ -97,6 +99,9 @@ class CommandPrompts:
         *,
         joined: bool,
     ) -> Prompted:
+        if params.new:  # the caller may go before anything else comes
+            taken = encode_notification(TAKEN, TakenNotification(session=session.id))
+            await call.client.peer.notify(taken)
         find = partial(_read, partial(work_rows.of_turn, self._database, known.turn_id))
         client = _TurnClient(
             call.client.peer, known, find if params.whole else None, present=params.present

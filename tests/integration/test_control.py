@@ -635,3 +635,13 @@ async def test_megabytes_in_a_conversations_row_are_cut(tmp_path: Path) -> None:
         assert listed["sessions"][0]["cut"]["conversation"] == 5_000_004
         found = await cli.call("sessions/show", session=listed["sessions"][0]["id"])
         assert found["summary"]["cut"]["conversation"] == 5_000_004
+
+
+async def test_prompt_tells_new_session_before_it_ends(tmp_path: Path) -> None:
+    """Who ends the command before Claude says anything is to know how to go on."""
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        at = cli.begin("prompt", new=str(tmp_path), text="hang")
+        await eventually(lambda: cli.told("taken"))
+        assert at not in cli.answers
+        (session,) = r.sessions.live
+        assert cli.told("taken") == [{"session": session}]

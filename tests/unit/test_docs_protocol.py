@@ -32,7 +32,7 @@ from pykoclaw_acp.protocol import (
     tool_results,
 )
 from pykoclaw_acp.protocol import limits as ranges
-from pykoclaw_acp.protocol.control.following import EVENT, QUESTION, SETTLED, WAITS
+from pykoclaw_acp.protocol.control.following import EVENT, QUESTION, SETTLED, TAKEN, WAITS
 from pykoclaw_acp.server import (
     admission,
     forks,
@@ -200,7 +200,7 @@ def test_our_own_methods_are_those_of_the_daemon() -> None:
         & own
     )
     assert {codes(row[0])[0] for row in rows} | told == own
-    assert told == {EVENT, QUESTION, SETTLED, WAITS}
+    assert told == {EVENT, QUESTION, SETTLED, TAKEN, WAITS}
 
 
 def test_the_error_codes_are_those_of_the_exceptions() -> None:

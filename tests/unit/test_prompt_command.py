@@ -114,6 +114,24 @@ def test_work_that_goes_on_is_named(
     assert "goes on. Follow it: pykoclaw-acp attach s" in capsys.readouterr().err
 
 
+def test_interrupted_command_names_session(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stream(_: str, **__: Any) -> Messages:
+        yield {"method": "_pykoclaw.dev/taken", "params": {"session": "0123456789"}}
+        raise KeyboardInterrupt
+
+    def told(session: str | None) -> str:
+        assert prompt.main(session, "Hello.", detach=False, key=None, as_json=False) == 130
+        return capsys.readouterr().err
+
+    monkeypatch.setattr(prompt, "stream", Daemon("interrupted").stream)
+    assert "attach" not in told(None), "nothing was begun"
+    assert "continues. Follow it: pykoclaw-acp attach 'my s'" in told("my s")
+    monkeypatch.setattr(prompt, "stream", stream)
+    assert "continues. Follow it: pykoclaw-acp attach 01234567\n" in told(None)
+
+
 def test_detached_prompt_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = Daemon("done")
     monkeypatch.setattr(prompt, "stream", daemon.stream)

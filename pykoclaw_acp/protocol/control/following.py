@@ -15,6 +15,7 @@ from pykoclaw_acp.protocol.updates import Update
 EVENT: Final = "_pykoclaw.dev/event"
 QUESTION: Final = "_pykoclaw.dev/question"
 SETTLED: Final = "_pykoclaw.dev/settled"
+TAKEN: Final = "_pykoclaw.dev/taken"
 WAITS: Final = "_pykoclaw.dev/waits"
 
 
@@ -66,6 +67,12 @@ class QuestionNotification(FullAnswer, frozen=True, kw_only=True):
     choices: dict[str, str]
     form: str | None
     questions: list[AskedQuestion] | None = None
+
+
+class TakenNotification(FullAnswer, frozen=True, kw_only=True):
+    """The prompt of a command is stored, in this session."""
+
+    session: str
 
 
 class WaitsNotification(FullAnswer, frozen=True, kw_only=True):
