@@ -37,6 +37,8 @@ What a frame, a row or an outcome says of a failed turn is plain data: `model.fa
 
 from __future__ import annotations
 
+import os
+
 from pykoclaw_acp.error_kinds import ErrorKind
 
 TYPE_CHECKING = False  # the front imports this: `typing` would cost it half of its start-up time
@@ -260,11 +262,13 @@ class DirectoryUnusable(ConfigurationError):
         self, path: object, error: OSError, setting: str | None = None, what: str = "The directory"
     ) -> None:
         may = "rw" if what == "The file" else "rwx"
-        other = "" if setting is None else f", or set {setting} to another directory"
-        super().__init__(
-            f"{what} {path} cannot be used: {error.strerror}. Nothing was changed. Give yourself access "
-            f"(`chmod u+{may} {path}`) if that is missing{other}."
-        )
+        missing = isinstance(error, PermissionError) and os.path.exists(str(path))
+        ways = [f"give yourself access (`chmod u+{may} {path}`)"] if missing else []
+        ways += [] if setting is None else [f"set {setting} to another directory"]
+        advice = f" To mend it, {', or '.join(ways)}." if ways else ""
+        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        why = "a file is in its place or above it" if is_file else error.strerror
+        super().__init__(f"{what} {path} cannot be used: {why}. Nothing was changed.{advice}")
 
 
 class Exhausted(StartupError):
@@ -297,9 +301,7 @@ class DaemonNotRunning(StartupError):
 
 
 class WorkerFailed(Exception):
-    """No worker could be had; `kind` for programs, `message` for people, `retry_after` (s): when to
-    try again.
-    """
+    """No worker could be had. `kind` is for programs, `retry_after` (s) says when to try again."""
 
     def __init__(self, kind: ErrorKind, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -325,9 +327,7 @@ class StoreClosed(StoreError):
 
 
 class NoPlaceForEnd(StoreError):
-    """The end of a turn cannot be recorded, and never will be: its session or its row is gone from
-    the journal.
-    """
+    """The end of a turn can never be recorded: its session or its row is gone from the journal."""
 
 
 class SpoolPending(StoreError):

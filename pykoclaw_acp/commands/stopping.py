@@ -102,7 +102,7 @@ def keep_others_from_starting(where: places.Places, end_starting: Callable[[], o
     waits for its daemon to be ready: `end_starting` ends one that hangs, and each one that clients
     start then. Raises CommandFailed.
     """
-    places.secure_directory(where.directory)
+    places.secure_directory(where.directory, "PYKOCLAW_STATE")
     deadline = time.monotonic() + READY_WAIT + LOCK_WAIT
     while (lock := _lock(where, READY_WAIT)) is None:
         if time.monotonic() > deadline:

@@ -178,7 +178,7 @@ class Dialer:
 
         if (words := inside.refusal(self.places)) is not None:
             raise NotStarted(words, 1, ErrorKind.NESTED_CALLER)
-        secure_directory(self.places.directory)
+        secure_directory(self.places.directory, "PYKOCLAW_STATE")
         if self._lock is None:
             self._lock = at.try_lock(os.path.join(self.places.directory, at.SPAWN_LOCK))
         if self._lock is None:

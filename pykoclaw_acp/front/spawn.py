@@ -45,7 +45,7 @@ class Starting:
         keeps the `lock` on starting daemons until it has reported, as the front may be gone before.
         Raises OSError.
         """
-        secure_directory(places.directory)
+        secure_directory(places.directory, "PYKOCLAW_STATE")
         self._said = b""
         self._ended = False
         read, write = os.pipe2(os.O_CLOEXEC)

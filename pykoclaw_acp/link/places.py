@@ -126,8 +126,8 @@ def _is_the_users(data: str) -> bool:
     return os.path.realpath(data) == os.path.realpath(home + _DEFAULT_DATA[1:])
 
 
-def secure_directory(path: str | os.PathLike[str]) -> None:
-    """Make `path` a directory of mode 0700, whatever the umask is.
+def secure_directory(path: str | os.PathLike[str], setting: str | None = None) -> None:
+    """Make `path` a directory of mode 0700, whatever the umask is; `setting` names it.
 
     Raises ConfigurationError if it belongs to others, is open to them, or lies where they could
     replace it.
@@ -142,7 +142,7 @@ def secure_directory(path: str | os.PathLike[str]) -> None:
         trusted_path.make(os.fspath(path))
         os.close(_open_private(os.fspath(path)))
     except OSError as error:
-        raise errors.DirectoryUnusable(os.fspath(path), error) from error
+        raise errors.DirectoryUnusable(os.fspath(path), error, setting) from error
 
 
 def connect(path: str) -> _socket.socket:

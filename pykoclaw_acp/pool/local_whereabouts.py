@@ -141,7 +141,7 @@ def is_held(path: str) -> bool:
     """Whether a live worker of this user has its data directory there."""
     try:
         return any(one.direction == "here" for one in survey(Site.of(path), frozenset()))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

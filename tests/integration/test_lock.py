@@ -17,6 +17,7 @@ import pytest
 import pykoclaw_acp
 from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked, DirectoryUnusable
 from pykoclaw_acp.link.places import LOCK_NAME, Places
+from pykoclaw_acp.pool.local_whereabouts import is_held
 from pykoclaw_acp.server import data_directory
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.system import trusted_path
@@ -207,8 +208,10 @@ def test_another_users_directory_is_refused(
 
 def test_file_in_place_of_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
-    with pytest.raises(ConfigurationError, match="cannot be used: File exists"):
-        DataLock.acquire(tmp_path / "data")
+    for path in (tmp_path / "data", tmp_path / "data" / "below"):
+        assert not is_held(str(path))
+        with pytest.raises(ConfigurationError, match="cannot be used: a file is in its place"):
+            DataLock.acquire(path)
 
 
 def test_symbolic_link_in_place_of_lock_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import socket
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from pykoclaw_acp.config import loading
-from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
 from pykoclaw_acp.link import places
 from pykoclaw_acp.link.places import (
     Places,
@@ -184,8 +185,22 @@ def test_directory_is_made_private_and_foreign_refused(
 
 def test_file_in_place_of_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigurationError, match="cannot be used"):
-        secure_directory(tmp_path / "file")
+    told = r"a file is in its place or above it\. Nothing was changed\. To mend it, set X to another directory\.$"
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ConfigurationError, match=told):
+            secure_directory(path, "X")
+
+
+def test_access_is_advised_only_where_it_is_missing(tmp_path: Path) -> None:
+    denied = PermissionError(errno.EACCES, "Permission denied")
+    said = str(DirectoryUnusable(tmp_path, denied, "X"))
+    way = f"give yourself access (`chmod u+rwx {tmp_path}`), or set X to another directory."
+    assert said.endswith(f"Permission denied. Nothing was changed. To mend it, {way}")
+    for path, error in (
+        (tmp_path / "missing", denied),
+        (tmp_path, FileNotFoundError(errno.ENOENT, "No such file or directory")),
+    ):
+        assert "chmod" not in str(DirectoryUnusable(path, error, "X"))
 
 
 def test_socket_with_long_path_is_reachable(tmp_path: Path) -> None:
