@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
@@ -105,6 +106,7 @@ class NoAliases:
     awaits_recovery = False
     showing = Showing()
     fronts = Fronts()
+    live: Mapping[str, object] = {}  # none is in memory
 
     def owner(self, session_id: str) -> str:
         return session_id
