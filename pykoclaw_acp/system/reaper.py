@@ -64,6 +64,22 @@ def end_now(
     return _end(lambda: find(belongs, spared), grace)
 
 
+def end_descendants(grace: float) -> list[Stray]:
+    """End all that came from this process, which is a subreaper; blocking: SIGTERM, after `grace` (s)
+    SIGKILL, until none is left. Returns those found at first.
+    """
+    return _end(_descendants, grace)
+
+
+def _descendants() -> list[Stray]:
+    pids = [os.getpid()]
+    for pid in pids:
+        pids.extend(processes.children(pid))
+    found = ((pid, processes.start_time(pid)) for pid in pids[1:])
+    strays = [Stray(pid, started) for pid, started in found if started is not None]
+    return [one for one in strays if _alive(one)]
+
+
 def end_these(strays: Sequence[Stray], grace: float) -> None:
     """End these processes, blocking: SIGTERM, after `grace` (s) SIGKILL."""
     _end(lambda: [one for one in strays if _alive(one)], grace)

@@ -63,7 +63,7 @@ ACCEPT_WAIT: Final = 10.0  # s; a daemon that died before it connected never com
 # s after a send in which deltas of a fast model become one event; slower ones never wait
 GATHER: Final = 0.002
 LAST_ACK_WAIT: Final = 2.0  # s; how long the last frames wait for their acknowledgement
-# s; for what tools left running in sessions of their own, when no daemon will end it
+# s; for what tools left running, when no daemon waits for it
 STRAYS_GRACE: Final = 1.0
 END_WAIT: Final = 5.0  # s; for the end of a turn that the worker itself interrupts
 
@@ -96,11 +96,6 @@ class Worker:
         self._orphaned: asyncio.Task[None] | None = None
         self._tasks = Tasks()
 
-    @property
-    def alone(self) -> bool:
-        """Whether no daemon will clean up after it."""
-        return not self._daemon.attached and bool(self._spec.orphan_grace)
-
     async def serve(self, listener: socket.socket) -> None:
         """Run until the worker is to end; raises TimeoutError if no daemon ever connected."""
         listener.setblocking(False)
@@ -116,10 +111,21 @@ class Worker:
         self._start(self._live())
         await self._ended.wait()
         await self._finish()
+        await self._end_strays()
         self._tasks.cancel()
         self._daemon.end()
         listener.close()
         self._home.close()
+
+    async def _end_strays(self) -> None:
+        """End what tools have left, while this process is its ancestor: above an adopted worker there
+        is no fork server, and the daemon finds nothing without a cookie.
+        """
+        alone = not self._daemon.attached and bool(self._spec.orphan_grace)
+        grace = STRAYS_GRACE if alone else 0
+        if strays := await asyncio.to_thread(reaper.end_descendants, grace):
+            pids = [one.pid for one in strays]
+            log.info("Ended what tools had left running", action="strays_ended", pids=pids)
 
     async def _finish(self) -> None:
         """Stop Claude; unacknowledged frames go to the spool, with the failure of a turn that runs."""
@@ -339,12 +345,4 @@ def run(spec: LaunchSpec, files: WorkerFiles, listener: socket.socket) -> int:
     except TimeoutError as error:
         log.warning("No daemon came", action="worker_unclaimed", error=str(error))
         return 1
-    if worker.alone:
-        strays = reaper.end_now(lambda cookie: cookie == spec.cookie, STRAYS_GRACE)
-        if strays:
-            log.info(
-                "Ended what tools had left running",
-                action="strays_ended",
-                pids=[s.pid for s in strays],
-            )
     return 0

@@ -228,6 +228,29 @@ async def test_daemons_of_tools_end_with_their_session(stack: Stack, end: str) -
     await client.until(lambda: not stack.find("sleep 333"), 5)
 
 
+async def test_adopted_worker_takes_what_its_tools_hid(stack: Stack) -> None:
+    """Nobody else would: its fork server ended with the daemon before, and no environment tells
+    whose it is.
+    """
+    client = await stack.front()
+    session = await client.new(stack.work)
+    hidden = "env -i HOME=$HOME setsid -f"
+    (stack.work / "hide.sh").write_text(
+        f"exec > /dev/null 2>&1\n{hidden} sleep 335\n{hidden} sh -c 'trap \"\" TERM; sleep 336'\n"
+    )
+    await client.prompt(session, script("bash sh hide.sh", "text They run."))
+    await client.until(lambda: stack.find("sleep 335") and stack.find("sleep 336"))
+    worker = stack.worker(session)
+    await stack.end_daemon()
+    await client.call("session/resume", sessionId=session, cwd=str(stack.work), mcpServers=[])
+    assert worker.alive
+    assert stack.find("sleep 335")
+    await client.call("session/close", sessionId=session)
+    await client.until(lambda: not worker.alive)
+    assert not stack.find("sleep 335")
+    assert not stack.find("sleep 336")
+
+
 @pytest.mark.long
 async def test_other_peoples_processes_are_left_alone(stack: Stack) -> None:
     """A server ends strays of its own sessions only, not those of a server with other data."""

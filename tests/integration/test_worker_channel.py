@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -44,6 +43,7 @@ from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.pool.local_whereabouts import ask
+from pykoclaw_acp.system import reaper
 from pykoclaw_acp.worker import main, orphan, outbox, reception
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
@@ -159,6 +159,8 @@ async def worker(path: Path, grace: float = 100.0) -> AsyncIterator[Rig]:
 @pytest.fixture(autouse=True)
 def without_claude(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main, "ClaudeSession", Claude)
+    # those of this process are not the worker's
+    monkeypatch.setattr(reaper, "end_descendants", lambda grace: [])
 
 
 async def test_each_daemon_receives_the_frames_it_lacks(tmp_path: Path) -> None:
@@ -489,26 +491,25 @@ def result() -> ResultMessage:
     )
 
 
-def test_an_orphan_leaves_nothing_that_its_tools_started(
+async def test_tools_get_time_unless_a_daemon_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def serve(self: Worker, listener: socket.socket) -> None:
-        pass
+    given: list[float] = []
 
-    monkeypatch.setattr(Worker, "serve", serve)
-    launched = spec(tmp_path, epoch=3, orphan_grace=1)
-    stray = subprocess.Popen(
-        ["sleep", "1000"],
-        env={**os.environ, "PYKOCLAW_WORKER": launched.cookie},
-        start_new_session=True,
-    )
-    try:
-        with socket.socket(socket.AF_UNIX) as listener:
-            assert main.run(launched, WorkerFiles.of(tmp_path, launched), listener) == 0
-        assert stray.wait(10) < 0
-    finally:
-        stray.kill()
-        stray.wait()
+    def end(grace: float) -> list[reaper.Stray]:
+        given.append(grace)
+        return []
+
+    monkeypatch.setattr(reaper, "end_descendants", end)
+    for alone in (True, False):
+        async with worker(tmp_path / str(alone)) as rig:
+            daemon = await rig.connect()
+            await daemon.ready()
+            if alone:
+                await daemon.line.close()
+                await rig.left_alone()
+        await daemon.line.close()
+    assert given == [main.STRAYS_GRACE, 0]
 
 
 class ShortOfMemory(socket.socket):

@@ -64,6 +64,26 @@ def test_stray_is_found_once_there_are_descriptors(monkeypatch: pytest.MonkeyPat
         stray.wait()
 
 
+# Starts what hides as well as it can, and ends all that came of it; prints who hid, and who was found.
+ANCESTOR = """
+import os, subprocess
+from pykoclaw_acp.system import processes, reaper
+processes.become_subreaper()
+hidden = ["env", "-i", "setsid", "-f", "sh", "-c", "trap '' TERM; echo $$; setsid sleep 1000 & wait"]
+with subprocess.Popen(hidden, stdout=subprocess.PIPE) as process:
+    print(int(process.stdout.readline()))
+print(*[one.pid for one in reaper.end_descendants(0.1)])
+print(*processes.children(os.getpid()))
+"""
+
+
+def test_descendants_of_a_subreaper_end() -> None:
+    run = subprocess.run([sys.executable, "-c", ANCESTOR], capture_output=True, check=True)
+    hid, found, left = run.stdout.decode().split("\n")[:3]
+    assert hid in found.split()
+    assert all(processes.state(int(pid)) in ("Z", None) for pid in (*found.split(), *left.split()))
+
+
 def test_a_recycled_pid_is_not_signalled() -> None:
     process = stubborn(str(uuid4()))
     try:
