@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import os
 import secrets
-import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
@@ -29,19 +26,13 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.whereabouts import Direction, Sighting, Unlisted, Whereabouts
 from pykoclaw_acp.server import copies
 from pykoclaw_acp.server.copy_detection import Evidence, judge
+from pykoclaw_acp.server.instance_name import InstanceName, claim
 from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.store import instance
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.instance import InstanceRow
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.workers import SqlWorkerStore
-from pykoclaw_acp.system import processes
-from pykoclaw_acp.system.unix_socket import peer_pid
-
-NAME_WAIT: Final = 3.0  # s in which a server that is ending gives the instance's name back
-# who asks for the name's owner is never answered, and counts until the owner ends
-BACKLOG: Final = 64
-_PAUSE: Final = 0.05  # s
 
 log: Final = structlog.get_logger()
 
@@ -100,7 +91,7 @@ class Identity:
         standing: InstanceWorkers,
         row: InstanceRow,
         before: InstanceRow | None,
-        name: socket.socket | None,
+        name: InstanceName | None,
     ) -> None:
         self.standing = standing
         self._row = row
@@ -126,7 +117,7 @@ class Identity:
     def release(self) -> None:
         """Release the instance's name."""
         if self._name is not None:
-            self._name.close()
+            self._name.release()
 
 
 async def settle(database: Database, places: Places, whereabouts: Whereabouts) -> Identity:
@@ -145,7 +136,7 @@ async def settle(database: Database, places: Places, whereabouts: Whereabouts) -
     if kept is None and not await _has_sessions(database):
         raise records.without_conversations(here.path, known.instance, places.state)
     await asyncio.to_thread(records.require_own_database, known.site, here)
-    name = await _claim(known.instance)
+    name = await claim(known.instance, places.state)
     if name is None and here.is_same(known.site):
         raise DataDirectoryLocked(
             f"Another pykoclaw-acp server uses the data directory {here.path}; its lock file there was removed. Stop "
@@ -182,8 +173,8 @@ async def settle(database: Database, places: Places, whereabouts: Whereabouts) -
             of=known.site.path,
         )
         if name is not None:
-            name.close()
-        return await _copy(here, known.site.path, kept, mine)
+            name.release()
+        return await _copy(places, here, known.site.path, kept, mine)
     if verdict == "moved":
         log.warning(
             "The data directory was moved",
@@ -227,20 +218,20 @@ async def _first(
         row = others[0]
         of = whereabouts.launched_for(row)
         log.warning("The data directory is a copy", action="instance_copied", data=here.path, of=of)
-        return await _copy(here, of, None, ())
+        return await _copy(places, here, of, None, ())
     made = InstanceRow(_new_id(), None if new else places.hash, here)
     names = frozenset({made.instance} if new else {made.instance, places.hash})
     standing = InstanceWorkers(made.instance, names, names)
-    return Identity(standing, made, None, await _claim(made.instance))
+    return Identity(standing, made, None, await claim(made.instance, places.state))
 
 
 async def _copy(
-    here: Site, of: str, before: InstanceRow | None, mine: tuple[Unlisted, ...]
+    places: Places, here: Site, of: str, before: InstanceRow | None, mine: tuple[Unlisted, ...]
 ) -> Identity:
     row = InstanceRow(_new_id(), None, here, copied_from=of, copied_at=now_ms())
     names = frozenset({row.instance})
     standing = InstanceWorkers(row.instance, names, names, strays=mine, copied_from=of)
-    return Identity(standing, row, before, await _claim(row.instance))
+    return Identity(standing, row, before, await claim(row.instance, places.state))
 
 
 def _by_place(places: Places, here: Site) -> InstanceRow | None:
@@ -309,41 +300,3 @@ def _is_another_with_database(site: Site, here: Site) -> bool:
 
 def _new_id() -> str:
     return secrets.token_hex(8)
-
-
-async def _claim(name: str) -> socket.socket | None:
-    """Hold the instance's name until this process ends; None if another process holds it.
-
-    The name is that of an abstract socket (unix(7)): no file that could be copied, moved or
-    deleted.
-    """
-    held = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-    address = f"\0pykoclaw-acp/{os.geteuid()}/{name}"
-    deadline = asyncio.get_running_loop().time() + NAME_WAIT
-    while True:
-        try:
-            held.bind(address)
-            held.listen(BACKLOG)
-            return held
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                log.warning(
-                    "The instance's name cannot be held", action="name_failed", error=str(error)
-                )
-                return held
-        owner = _owner(address)
-        if asyncio.get_running_loop().time() > deadline or (owner and not processes.ending(owner)):
-            held.close()
-            return None
-        await asyncio.sleep(_PAUSE)
-
-
-def _owner(address: str) -> int:
-    """Pid of the process that holds the name; 0 if it cannot be determined."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.setblocking(False)
-        try:
-            asking.connect(address)
-            return peer_pid(asking)
-        except OSError:
-            return 0

@@ -26,8 +26,10 @@ from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.scheduled import Task, TaskRun
 from pykoclaw_acp.pool.local_whereabouts import LocalWhereabouts
+from pykoclaw_acp.server import instance_name
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.identity import Identity, settle
+from pykoclaw_acp.server.instance_name import InstanceName, claim
 from pykoclaw_acp.store import instance, limit_waits, tasks
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -36,19 +38,36 @@ from tests.integration.scheduling import blocked_by_cron
 
 CHILD = (
     "import asyncio, sys\n"
-    "from pykoclaw_acp.server import identity\n"
+    "from pykoclaw_acp.server import instance_name\n"
     "async def main():\n"
-    "    held = await identity._claim(sys.argv[1])\n"
+    "    held = await instance_name.claim(sys.argv[1], '/none')\n"
     "    print('held' if held else 'taken', flush=True)\n"
     "    await asyncio.sleep(1000)\n"
     "asyncio.run(main())\n"
 )
 
+# Another user, who has read the name in /proc/net/unix.
+OTHER_USER = """
+import os, socket, sys, time
+address = f"\\0pykoclaw-acp/{os.geteuid()}/{sys.argv[1]}"
+os.setuid(65534)
+taken = socket.socket(socket.AF_UNIX)
+taken.bind(address)
+if sys.argv[2] != "is silent":
+    taken.listen(0)
+if sys.argv[2] == "is busy":
+    asking = socket.socket(socket.AF_UNIX)
+    asking.connect(address)
+print("held", flush=True)
+time.sleep(1000)
+"""
+
 
 @contextmanager
-def held(name: str) -> Iterator[subprocess.Popen[bytes]]:
+def held(name: str, program: str = CHILD, *how: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that has the instance's name."""
-    with subprocess.Popen([sys.executable, "-c", CHILD, name], stdout=subprocess.PIPE) as other:
+    command = [sys.executable, "-c", program, name, *how]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
         try:
             assert other.stdout is not None
             assert other.stdout.readline() == b"held\n"
@@ -203,6 +222,44 @@ async def test_instance_name_is_exclusive_until_process_death(tmp_path: Path) ->
             other.send_signal(signal.SIGKILL)
             await asyncio.to_thread(other.wait)
             assert (await settled(opened, places)).standing.id == known.instance
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize("how", ["listens", "is silent", "is busy"])
+async def test_another_user_holding_the_name_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(instance_name, "NAME_WAIT", 0.2)
+    places = places_of(tmp_path)
+    async with server(places) as app:
+        known = await instance.read(app.database)
+    assert known is not None
+    with held(known.instance, OTHER_USER, how):
+        async with server(places) as app:
+            assert await instance.read(app.database) == known
+            # a second one of ours, without the lock file, is still kept out
+            with pytest.raises(DataDirectoryLocked, match="its lock file there was removed"):
+                await settled(app.database, places)
+        async with database(places) as opened:
+            assert (await settled(opened, places)).standing.id == known.instance
+
+
+async def test_server_without_name_still_excludes_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had the name when it started has given it back."""
+    monkeypatch.setattr(instance_name, "NAME_WAIT", 0.2)
+    places = places_of(tmp_path)
+    async with server(places) as app:
+        known = await instance.read(app.database)
+    assert known is not None
+    first = InstanceName(known.instance, places.state)
+    assert first.lock()
+    assert await claim(known.instance, places.state) is None
+    first.release()
+    again = await claim(known.instance, places.state)
+    assert again is not None
+    again.release()
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symbolic", "hard"])
