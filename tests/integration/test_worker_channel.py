@@ -414,10 +414,10 @@ async def test_connected_daemon_may_say_hello_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says so when the worker's row is written, for which it may have to wait."""
-    monkeypatch.setattr(main, "ACCEPT_WAIT", 0.05)
+    monkeypatch.setattr(main, "ACCEPT_WAIT", 1.0)
     async with worker(tmp_path) as rig:
         daemon = await rig.connect()
-        await not_within(rig.serving.done)
+        await not_within(rig.serving.done, 1.2)
         await daemon.ready()
         await daemon.line.close()
 
