@@ -43,7 +43,8 @@ class UserSettings:
 
 class BrokenSettings:
     """Tells the user of a session, once as long as it lasts, that Claude does without the user's own
-    settings: the CLI says nothing of it (measured with CLI 2.1.327).
+    settings: the CLI says nothing of it (measured with CLI 2.1.327), or asks for a new start, which is
+    not shown (`worker/status_lines.py`).
     """
 
     def __init__(self, state: SessionState, daemon_environment: DaemonEnvironment) -> None:

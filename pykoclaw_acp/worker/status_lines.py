@@ -5,17 +5,26 @@ own notices.
 from __future__ import annotations
 
 import json
+import os
+import re
 from typing import Any, Final
 from uuid import uuid4
 
 from pykoclaw_acp.model.events import BLOCKED, Event, note_event
 from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.system.credentials import configuration
 from pykoclaw_acp.translation import service_errors
 from pykoclaw_acp.worker.failures import LONGEST, in_one_line
 
 FORBIDS: Final = 2  # the exit status with which a hook forbids what is about to happen
 _SHOWN: Final = ("notice", "suggestion", "warning")  # levels; `info` is for the CLI's transcript
 _LONGEST_NOTICE: Final = 1000  # characters; its end says what to do
+_SETTINGS: Final = "settings_not_in_effect"  # tag of a notice, from CLI 2.1.332 on
+# The places in the user's settings of which the daemon tells (`sessions/user_settings.py`).
+_TOLD: Final = re.compile(
+    r"( \((model|env|permissions(\.(allow|deny|ask|additionalDirectories|defaultMode))?"
+    r"|hooks\.(PreToolUse|PermissionRequest)(\..*)?)\))?: "
+)
 _STOPS: Final = "Stop"
 _FEEDBACK: Final = "Stop hook feedback:\n"  # the CLI's words
 _CALLS: Final = "PreToolUse"  # the call that such a hook blocks has failed, and says why
@@ -135,10 +144,22 @@ def blocks_prompt(subtype: str, data: dict[str, Any]) -> bool:
 
 
 def _notice(data: dict[str, Any]) -> list[Event]:
-    said = service_errors.without_gateway(_plain(data.get("content"), _LONGEST_NOTICE))
+    content = data.get("content")
+    said = service_errors.without_gateway(_plain(content, _LONGEST_NOTICE))
     if not said or data.get("level") not in _SHOWN:
         return []
+    if data.get("tag") == _SETTINGS and _is_told(str(content)):
+        return []
     return line(said)
+
+
+def _is_told(content: str) -> bool:
+    """Whether the daemon tells of the settings that did not load: those of the user, and no others."""
+    directory = configuration(os.environ, os.path.expanduser("~"))
+    path = os.path.abspath(os.path.join(directory, "settings.json"))
+    listed = [one for one in content.splitlines() if one.startswith("  ")]
+    own = [one.removeprefix(f"  {path}") for one in listed if one.startswith(f"  {path}")]
+    return len(own) == len(listed) and any(_TOLD.match(one) for one in own)
 
 
 def _fallback(data: dict[str, Any]) -> list[Event]:

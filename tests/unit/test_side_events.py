@@ -455,6 +455,35 @@ class TestLines:
         (said,) = texts(run(notice))
         assert said == sentences + "…"
 
+    @pytest.mark.parametrize(
+        ("told", "listed"),
+        [
+            (True, ["{user}: Invalid or malformed JSON"]),
+            (True, ["{user} (permissions.allow): Expected array, but received string"]),
+            (True, ["{user} (cleanupPeriodDays): Expected number", "{user} (env): Expected record"]),
+            (True, ["{user} (hooks.PermissionRequest.0.hooks): Expected array, but received number"]),
+            (False, ["{user} (cleanupPeriodDays): Expected number, but received string"]),
+            (False, ["{user}: Invalid or malformed JSON", "/w/.claude/settings.json: Invalid or malformed JSON"]),
+            (False, []),
+        ],
+    )  # fmt: skip
+    def test_settings_that_daemon_tells_of(
+        self, told: bool, listed: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Notices of CLI 2.1.332, of which those before have none."""
+        monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/home/a/.claude")
+        content = "\n".join(
+            [
+                "These settings did not load, so nothing in them is in effect:",
+                *(f"  {one.format(user='/home/a/.claude/settings.json')}" for one in listed),
+                "Fix each problem listed, then start Claude Code again.",
+            ]
+        )
+        notice = system(
+            "informational", tag="settings_not_in_effect", level="warning", content=content
+        )
+        assert bool(texts(run(notice))) is not told
+
     @pytest.mark.parametrize("quiet", [True, False])
     def test_program_reading_answer_gets_no_lines(self, quiet: bool) -> None:
         """Nor those of hooks that ran before it was known who reads it."""
