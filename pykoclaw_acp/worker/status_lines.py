@@ -150,7 +150,7 @@ def _notice(data: dict[str, Any]) -> list[Event]:
         return []
     if data.get("tag") == _SETTINGS and _is_told(str(content)):
         return []
-    return line(said)
+    return line(f"**Notice:** {said}")
 
 
 def _is_told(content: str) -> bool:

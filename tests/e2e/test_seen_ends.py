@@ -33,6 +33,7 @@ async def test_answer_that_service_stops_says_so(stack: Stack, reason: str) -> N
     ended = await client.prompt(session, script(*("text Cut off", f"stop {reason}") * 8))
     assert ended["stopReason"] == reason
     assert client.text(session).count(EARLY) == 1
+    assert ("\n\n**Notice:** " in client.text(session)) == (reason == "refusal")
     await seen_again(stack, client, session)
 
 

@@ -98,6 +98,7 @@ SHOWN_BY: Final[dict[str, str]] = {
     "a usage limit that is near": LIMITS,
     "a usage limit that is reached": LIMITS,
     "a hook that blocked something other than a call, objected, or failed": HOOKS,
+    "a notice of the Claude CLI": EARLY,
     "another model in place of one that failed": ANEW,
     "a message that broke off, and begins anew": ANEW,
     "an MCP server that does not work": SERVERS,

@@ -431,7 +431,7 @@ class TestLines:
         (said,) = texts(run(fallback))
         assert said == "**Claude goes on with `sonnet`** instead of `opus`: Overloaded."
         assert texts(run(system("informational", level="notice", content="Stop says: hi"))) == [
-            "Stop says: hi"
+            "**Notice:** Stop says: hi"
         ]
         assert texts(run(system("informational", level="info", content="hi"))) == []
 
@@ -445,7 +445,7 @@ class TestLines:
             " through: https://code.claude.com/docs/en/permission-modes#server-side-classifier-review"
         )
         (said,) = texts(run(system("informational", level="warning", content=told)))
-        assert said == told.replace("127.0.0.1:45457", "the gateway")
+        assert said == "**Notice:** " + told.replace("127.0.0.1:45457", "the gateway")
 
     def test_longer_notice_ends_with_sentence_and_mark(self) -> None:
         sentences = "Auto mode can't check actions in this session. " + "So it is. " * 94
@@ -453,7 +453,7 @@ class TestLines:
             "informational", level="warning", content=sentences + "To go on, use another mode."
         )
         (said,) = texts(run(notice))
-        assert said == sentences + "…"
+        assert said == f"**Notice:** {sentences}…"
 
     @pytest.mark.parametrize(
         ("told", "listed"),
