@@ -104,8 +104,9 @@ class StatusLines:
                 self._sent_on.append(str(whole or "").strip())
             self._blocked = self._blocked or event == _PROMPTS
             why = said if reason is None else reason
-            end = BLOCKED if event == _PROMPTS else ""
-            return line(f"**A hook {_did(event, halts=halts)}** ({name}){_after(why)}", end)
+            if event == _PROMPTS:
+                return _without_prompt(name, why, halts=halts)
+            return line(f"**A hook {_did(event, halts=halts)}** ({name}){_after(why)}")
         if data.get("outcome") != "error" and status != FORBIDS:
             return []
         return self._failed(name if status is None else f"{name}, exit status {status}", said)
@@ -116,9 +117,8 @@ class StatusLines:
         """
         if self._blocked:
             return []
-        did = _did(_PROMPTS, halts=outcome["kind"] == _STOPPED)
-        why = _after(_plain(outcome.get("reason")))
-        return line(f"**A hook {did}** (`{_PROMPTS}`){why}", BLOCKED)
+        why = _plain(outcome.get("reason"))
+        return _without_prompt(f"`{_PROMPTS}`", why, halts=outcome["kind"] == _STOPPED)
 
     def _failed(self, hook: str, said: str) -> list[Event]:
         if (hook, said) in self._told:
@@ -134,6 +134,15 @@ def _did(event: str, *, halts: bool) -> str:
     if event in _AFTERWARDS:
         return "objected"
     return "sent Claude on" if "Stop" in event else "blocked this"
+
+
+def _without_prompt(name: str, why: str, *, halts: bool) -> list[Event]:
+    """The line of a hook that has taken the prompt away."""
+    said = f"**A hook {_did(_PROMPTS, halts=halts)}** ({name}){_after(why)}"
+    end = "" if said.endswith((".", "!", "?", "…")) else "."
+    return line(
+        f"{said}{end} Claude was not given the prompt: change it, and send it again.", BLOCKED
+    )
 
 
 def blocks_prompt(subtype: str, data: dict[str, Any]) -> bool:

@@ -277,7 +277,8 @@ async def test_hooks_stopping_more_than_calls_say_so(stack: Stack) -> None:
     assert client.text(session, "agent_thought_chunk") == "Hm."
     said = client.text(session)
     assert said.count("**A hook objected** (`PostToolUse:Read`): not read well") == 1
-    assert said.count("**A hook blocked this** (`UserPromptSubmit`): no such words") == 1
+    blocked = "**A hook blocked this** (`UserPromptSubmit`): no such words. Claude was not given the prompt"
+    assert said.count(blocked) == 1
     assert len(stack.asked()) == 2
     await seen_again(stack, client, session)
 

@@ -47,6 +47,7 @@ from pykoclaw_acp.worker.side_events import SideEvents
 from pykoclaw_acp.worker.translate import Translator
 from tests.unit.sdk_messages import block, delta, result, start, whole
 
+UNTOLD = "Claude was not given the prompt: change it, and send it again."
 NOON = 1_795_348_800  # 2026-11-22 12:00 UTC
 
 
@@ -401,7 +402,7 @@ class TestLines:
             prompt_submit_outcome={"kind": kind},
         )  # fmt: skip
         events = run(blocked, informed, ended=result(result="blocked by hook", num_turns=0))
-        assert texts(events) == [f"**A hook {told}** (`UserPromptSubmit`): no"]
+        assert texts(events) == [f"**A hook {told}** (`UserPromptSubmit`): no. {UNTOLD}"]
         assert all(one.message_id.endswith(BLOCKED) for one in events if isinstance(one, Text))
 
     @pytest.mark.parametrize(
@@ -419,7 +420,7 @@ class TestLines:
         for before, lines in ((), 1), ((failed,), 2), ((), 1):
             events = [event for one in (*before, informed) for event in translator.events(one)]
             events += translator.end_turn(result(result="blocked by hook", num_turns=0))
-            assert texts(events)[-1] == f"**A hook {told}** (`UserPromptSubmit`): no"
+            assert texts(events)[-1] == f"**A hook {told}** (`UserPromptSubmit`): no. {UNTOLD}"
             ends = [one.message_id.endswith(BLOCKED) for one in events if isinstance(one, Text)]
             assert ends == [False] * (lines - 1) + [True]
             assert len(texts(events)) == lines
