@@ -84,7 +84,7 @@ class PermissionCallbacks:
             tool_kind=tools.kind(name),
             tool=name,
             always=always,
-            content=content,
+            content=(*content, *whole.reason(context.decision_reason)),
             input=arguments,
             locations=tools.locations(name, arguments, self._calls.cwd),
             call=fingerprint(name, arguments),

@@ -14,6 +14,7 @@ from pykoclaw_acp.model.events import DiffPart, TextPart, ToolPart
 from pykoclaw_acp.neutral import fenced, neutral
 from pykoclaw_acp.system import disks
 from pykoclaw_acp.worker import existing
+from pykoclaw_acp.worker.failures import in_one_line
 
 MOST: Final = 2 * 1024 * 1024
 """Bytes (JSON) of the arguments of a call that a person can be asked about; clients take lines of 8 MiB."""
@@ -24,6 +25,7 @@ TOO_LARGE: Final = (
 )
 Before = Callable[[str, str], tuple[str | None, str | None]]
 _LAID_OUT: Final = 4096  # characters of a structure that is written over several lines
+_LONGEST_REASON: Final = 1000  # characters
 _PATHS: Final = ("file_path", "notebook_path", "path")
 
 
@@ -65,6 +67,12 @@ def parts(
     if always is not None:
         words.append(f"“Always” would allow: {neutral(always)}")
     return (*diffs, TextPart("\n\n".join(words))) if words else diffs
+
+
+def reason(given: str | None) -> tuple[ToolPart, ...]:
+    """Why there is a question, as a hook or the CLI says it; nothing if neither does."""
+    said = in_one_line(given or "", _LONGEST_REASON)
+    return (TextPart(f"Why this is asked: {said}"),) if said else ()
 
 
 def _diffs(

@@ -211,6 +211,32 @@ async def test_overlong_call_is_refused_unasked() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("It touches\nproduction.", ["Why this is asked: It touches production."]),
+        ("", []),
+        (None, []),
+    ],
+)
+async def test_question_says_why_hook_asks(given: str | None, told: list[str]) -> None:
+    asks: list[Any] = []
+
+    async def reported(*_: object) -> str:
+        return "t"
+
+    async def turn() -> str | None:
+        return "t"
+
+    worker = PermissionCallbacks(1, asks.append, Translator("/w"), reported, turn)
+    context = ToolPermissionContext(suggestions=[], tool_use_id="c", decision_reason=given)
+    asking = asyncio.create_task(worker.can_use_tool("Bash", {"command": "ls"}, context))
+    await eventually(lambda: bool(asks))
+    assert [one.text for one in asks[0].content[1:]] == told
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
     ("called", "given", "expected"),
     [
         ({"plan": "# My plan"}, {}, "# My plan"),
