@@ -76,6 +76,18 @@ What claude-agent-acp shows and pykoclaw-acp does not, and why:
 
 {whys}
 
+What it has besides, which is not compared here, and why pykoclaw-acp has not:
+
+* An option `agent`, and `_meta.claudeCode.options.agent`, for the agent of the main thread: Claude
+  goes on as itself, without a word, if it does not find that agent, and an agent may bring another
+  model and other tools than the session shows. Claude has the agents of `.claude/agents` as
+  subagents.
+* An option `ultracode`: Claude forgets it with its process, and a session has many, one after the
+  other. `/effort ultracode` turns it on in the one that runs.
+* Prompt suggestions: each takes a request with the whole conversation.
+* `providers/list`, `providers/set` and `providers/disable`: one daemon serves many clients, and a
+  session outlives them. Where its requests go, and with which key, the environment says.
+
 Below, a line is an update or a request: seconds since the prompt, its kind, and what a client can
 show of it. The chunks of a message are one line, long lines are cut, and lists of commands are left
 out. Questions are answered with the first option that allows once."""

@@ -296,6 +296,7 @@ _REFUSED: Final = {
     "pathToClaudeCodeExecutable": "set PYKOCLAW_CLI_PATH",
     "executable": "set PYKOCLAW_CLI_PATH",
     "executableArgs": _PROGRAMS,
+    "agent": "Claude goes on as itself, without a word, if it does not find that agent",
     "agents": "subagents are defined in files below `.claude/agents`",
     "sandbox": "it is a matter of Claude's settings files",
     "maxBudgetUsd": "there is no limit of costs here; `maxTurns` limits a turn",

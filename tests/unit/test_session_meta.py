@@ -143,6 +143,7 @@ def test_acps_own_parameter_is_read() -> None:
         (sdk(allowedTools=["--dangerously-skip-permissions"]), "allowedTools"),
         (sdk(disallowedTools=["a\nb"]), "disallowedTools"),
         (sdk(allowedTools=["x"] * 501), "allowedTools"),
+        (sdk(agent="reviewer"), "claudeCode.options.agent`: is not honoured"),
         (sdk(settingSources=["managed"]), "settingSources"),
         (sdk(systemPrompt={"append": 5}), "systemPrompt"),
         (sdk(systemPrompt={"type": "file", "path": "/etc/shadow"}), "systemPrompt"),
