@@ -198,8 +198,7 @@ class TurnFailed(AcpError):
 
 
 class StartupError(Exception):
-    """The program cannot start; the message says what is wrong and what to do. Exits with
-    `exit_code`.
+    """The program cannot start; the message says what is wrong and what to do.
 
     `kind` is for programs: `data.errorKind` of what a client asks for meanwhile.
     """
@@ -216,9 +215,7 @@ class DataDirectoryLocked(StartupError):
 
 
 class RestartWanted(StartupError):
-    """The running server cannot go on, a new one can; workers go on meanwhile (EX_TEMPFAIL of
-    sysexits.h).
-    """
+    """The running server cannot go on, a new one can; workers go on meanwhile (EX_TEMPFAIL)."""
 
     exit_code = 75
 
@@ -231,9 +228,7 @@ class DatabaseBusy(StartupError):
 
 
 class DatabaseUnusable(StartupError):
-    """The database is damaged, from a newer version, or its migrations were changed; it was not
-    touched.
-    """
+    """The database is damaged or from a newer version, or its migrations were changed."""
 
     exit_code = 78
     kind = ErrorKind.DATABASE_UNUSABLE
@@ -262,8 +257,13 @@ class DirectoryUnusable(ConfigurationError):
         self, path: object, error: OSError, setting: str | None = None, what: str = "The directory"
     ) -> None:
         may = "rw" if what == "The file" else "rwx"
-        missing = isinstance(error, PermissionError) and os.path.exists(str(path))
-        ways = [f"give yourself access (`chmod u+{may} {path}`)"] if missing else []
+        blocks = str(path)
+        while not os.path.exists(blocks) and blocks != os.path.dirname(blocks):
+            blocks = os.path.dirname(blocks)  # what is below a closed directory cannot be seen
+        found = os.stat(blocks)
+        owned = isinstance(error, PermissionError) and found.st_uid == os.geteuid()
+        closed = owned and found.st_mode & 0o600 != 0o600
+        ways = [f"give yourself access (`chmod u+{may} {blocks}`)"] if closed else []
         ways += [] if setting is None else [f"set {setting} to another directory"]
         advice = f" To mend it, {', or '.join(ways)}." if ways else ""
         is_file = isinstance(error, FileExistsError | NotADirectoryError)

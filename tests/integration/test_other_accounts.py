@@ -64,18 +64,22 @@ async def test_each_account_chooses_among_its_own_models(r: Rig) -> None:
         assert "default, haiku" in (await choose(wire, work, "opus"))["error"]["message"]
         assert models(await load(wire, work)) == ["default", "haiku"]
         assert models(await load(wire, own)) == ["default", "opus"]
-        for model, answer in (("haiku", "result"), ("opus", "error")):
-            assert answer in await new(wire, **{ACCOUNT: "work", MODEL: model})
-            assert answer in await load(wire, work, **{ACCOUNT: "work", MODEL: model})
+        for model, unchecked in (("haiku", None), ("opus", "opus")):
+            made = await new(wire, **{ACCOUNT: "work", MODEL: model})
+            await load(wire, work, **{ACCOUNT: "work", MODEL: model})
+            for session in (made["result"]["sessionId"], work):
+                options = (await r.sessions.get(session)).record.options
+                assert options.unchecked_model == unchecked, "its worker looks"
 
 
-async def test_models_of_other_account_refuse_nothing(r: Rig) -> None:
+async def test_models_of_other_account_settle_nothing(r: Rig) -> None:
     """Claude has not said yet what the account has; its worker takes back what that is not."""
     async with client(r) as wire:
         own = (await new(wire))["result"]["sessionId"]
         await (await r.sessions.get(own)).choosing.keep_offer(OPUS, starts=True)
-        assert "error" in await new(wire, **{MODEL: "fable"})
-        assert "result" in await new(wire, **{ACCOUNT: "work", MODEL: "fable"})
+        made = await new(wire, **{ACCOUNT: "work", MODEL: "fable"})
+        session = await r.sessions.get(made["result"]["sessionId"])
+        assert session.record.options.unchecked_model == "fable"
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])

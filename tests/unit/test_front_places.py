@@ -193,14 +193,14 @@ def test_file_in_place_of_directory_is_refused(tmp_path: Path) -> None:
 
 def test_access_is_advised_only_where_it_is_missing(tmp_path: Path) -> None:
     denied = PermissionError(errno.EACCES, "Permission denied")
-    said = str(DirectoryUnusable(tmp_path, denied, "X"))
-    way = f"give yourself access (`chmod u+rwx {tmp_path}`), or set X to another directory."
-    assert said.endswith(f"Permission denied. Nothing was changed. To mend it, {way}")
-    for path, error in (
-        (tmp_path / "missing", denied),
-        (tmp_path, FileNotFoundError(errno.ENOENT, "No such file or directory")),
-    ):
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    for path, error in ((tmp_path / "below", denied), (tmp_path, missing)):
         assert "chmod" not in str(DirectoryUnusable(path, error, "X"))
+    tmp_path.chmod(0)
+    way = f"give yourself access (`chmod u+rwx {tmp_path}`), or set X to another directory."
+    for path in (tmp_path, tmp_path / "below"):
+        said = str(DirectoryUnusable(path, denied, "X"))
+        assert said.endswith(f"Permission denied. Nothing was changed. To mend it, {way}")
 
 
 def test_socket_with_long_path_is_reachable(tmp_path: Path) -> None:
