@@ -4,8 +4,10 @@ its row goes.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Final
 
 import structlog
@@ -21,7 +23,10 @@ from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.system import shortage
 
 HOPELESS: Final = (Conflict, RowRefused)  # the next try would meet them as well
+LAST_TRY: Final = 2.0  # s
 NOT_RECORDED: Final = "The answer could not be recorded; the log of pykoclaw-acp says why."
+
+CleanUp = Callable[[], Awaitable[None]]
 
 log: Final = structlog.get_logger()
 
@@ -46,10 +51,28 @@ async def tell(worker: WorkerIdentity, failure: TurnFailure, listener: WorkerLis
 
 async def clean_up(
     worker: WorkerIdentity, launcher: Launcher, grace: float, *, keep_spool: bool
-) -> None:
-    """Remove what the worker has left, which gets `grace` (s) to end."""
-    with _logged("A dead worker could not be cleaned up", action="clean_up_failed"):
-        await launcher.clean(worker, grace, keep_spool=keep_spool)
+) -> CleanUp | None:
+    """Remove what the worker has left, which gets `grace` (s) to end; returns what is to be tried
+    again.
+    """
+    clean = partial(launcher.clean, worker, grace, keep_spool=keep_spool)
+    try:
+        await clean()
+    except Exception:
+        log.exception("A dead worker could not be cleaned up", action="clean_up_failed")
+        return clean
+    return None
+
+
+async def clean_up_later(clean: CleanUp) -> None:
+    """Try a clean-up until it is done; once more, for LAST_TRY, if the daemon ends before."""
+    try:
+        await until_done(clean, "A dead worker still cannot be cleaned up")
+    except asyncio.CancelledError:
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(LAST_TRY):
+                await clean()
+        raise
 
 
 async def record(worker: WorkerIdentity, store: WorkerStore) -> None:

@@ -172,7 +172,8 @@ class WorkerLife:
                 if failure.kind == DIED.kind and self._kills.lately:
                     failure = TurnFailure(ErrorKind.OUT_OF_MEMORY, memory.KILLED)
                 self._failure = STOPPED if self.stopping else failure
-                await asyncio.shield(self._end())
+                if (left := await asyncio.shield(self._end())) is not None:
+                    await ending.clean_up_later(left)
             self._liveness.ended()
 
     async def _run(self) -> TurnFailure:
@@ -309,8 +310,8 @@ class WorkerLife:
 
     # --- its end
 
-    async def _end(self) -> None:
-        """Clean up; whatever fails, the session can have a new worker afterwards."""
+    async def _end(self) -> ending.CleanUp | None:
+        """Clean up, whatever fails; returns what is to be tried again, beside the next worker."""
         spec, context = self.spec, self._context
         # one that was adopted, and has not answered, may be about to end by itself
         adopted = self.adopted and not self.ready.done()
@@ -322,13 +323,14 @@ class WorkerLife:
         log.info("Worker gone", action="worker_gone", reason=failure.kind, stopped=self.stopping)
         await ending.tell(spec, failure, context.listener)
         grace = HURRIED_GRACE if self._hurry else CLEAN_UP_GRACE
-        await ending.clean_up(spec, context.launcher, grace, keep_spool=not taken)
+        left = await ending.clean_up(spec, context.launcher, grace, keep_spool=not taken)
         if taken:  # else its row keeps the session from having another one
             await ending.record(spec, context.store)
         await self._process.close()
         self.occupation.close()
         self.cleaned.set()
         context.changed(self)
+        return left
 
     async def _take_spool(self) -> bool:
         """Commit the frames of its spool; False if that is left to the next start."""

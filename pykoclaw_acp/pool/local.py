@@ -153,6 +153,7 @@ class LocalLauncher:
             )
         fork_server = self._fork_server.pid
         processes.reap_orphans(frozenset() if fork_server is None else frozenset([fork_server]))
+        await asyncio.to_thread(_clear, self._files(worker).temporary)
         await self.discard(worker, keep_spool=keep_spool)
 
     async def discard(self, worker: WorkerIdentity, *, keep_spool: bool = False) -> None:
@@ -207,6 +208,16 @@ def _remove(files: WorkerFiles, *, keep_spool: bool) -> None:
         with contextlib.suppress(OSError):
             os.unlink(path)
     shutil.rmtree(files.temporary, ignore_errors=True)
+
+
+def _clear(directory: str) -> None:
+    """Remove it; raises what passes, as a lack of descriptors. What else is in the way stays."""
+
+    def left(_: object, __: object, error: tuple[type[BaseException], BaseException, object]) -> None:
+        if shortage.of(error[1]) is not None:
+            raise error[1]
+
+    shutil.rmtree(directory, onerror=left)
 
 
 def _make_places(files: WorkerFiles) -> None:

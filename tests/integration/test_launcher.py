@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 import sys
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed, RestartWanted
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.local_forkserver import MAX_LOG
+from pykoclaw_acp.system import reaper
 from tests.workers import spec
 
 
@@ -89,3 +92,33 @@ async def test_unusable_worker_log_costs_only_the_log(tmp_path: Path, there: str
     assert launcher._fork_server.pid is not None
     await launcher.close()
     assert target.stat().st_size == MAX_LOG + 1
+
+
+async def test_files_left_for_lack_of_descriptors_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clean-up is tried again then; what can never be removed is left at once."""
+    launcher = LocalLauncher(tmp_path, tmp_path, resident=True)
+    one = spec(tmp_path)
+    place = Path(WorkerFiles.of(tmp_path / one.instance, one).temporary)
+    (place / "of-a-tool").mkdir(parents=True)
+
+    async def none_left(*_: object) -> list[reaper.Stray]:
+        return []
+
+    monkeypatch.setattr(reaper, "end", none_left)
+    lacking = OSError(errno.EACCES, "Permission denied")
+
+    def refuse(*_: object, **__: object) -> int:
+        raise lacking
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        await launcher.clean(one, 0)
+        lacking = OSError(errno.EMFILE, "Too many open files")
+        with pytest.raises(OSError, match="Too many open files"):
+            await launcher.clean(one, 0)
+    assert os.listdir(place) == ["of-a-tool"]
+    await launcher.clean(one, 0)
+    assert place.name not in os.listdir(place.parent)
+    await launcher.close()

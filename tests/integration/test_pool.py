@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from pykoclaw_acp import retries
 from pykoclaw_acp.channel.frames import FromWorker, Heartbeat, Ping, Pong, Prompt, Stop
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.model.events import Failure, Text, UserMessage
@@ -313,13 +314,35 @@ async def test_unstoppable_turn_costs_worker_and_ends_cancelled(tmp_path: Path) 
         assert outcome.stop_reason == "cancelled"
 
 
-async def test_failing_cleanup_does_not_cost_the_session(tmp_path: Path) -> None:
+async def test_failed_cleanup_is_tried_until_it_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Meanwhile the session has its next worker."""
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
     async with rig(tmp_path) as r:
         session = await r.session()
         r.launcher.break_clean_up = True
         await r.run(session, "die")
         assert (await asyncio.wait_for(r.run(session, "say 1"), 30)).state == "done"
+        assert r.launcher.cleaned == []
         r.launcher.break_clean_up = False
+        await eventually(lambda: r.launcher.cleaned == [r.launcher.launched[0].spec.cookie])
+
+
+@pytest.mark.parametrize("end", ["close", "detach"])
+async def test_ending_daemon_tries_failed_cleanup_once_more(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 600.0)
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        r.launcher.break_clean_up = True
+        await r.run(session, "die")
+        await eventually(lambda: not r.pool.is_live(session.id))
+        assert (await asyncio.wait_for(r.run(session, "say 1"), 30)).state == "done"
+        r.launcher.break_clean_up = False
+        await (r.pool.close(5.0) if end == "close" else r.pool.detach())
+        assert r.launcher.launched[0].spec.cookie in r.launcher.cleaned
 
 
 async def test_worker_with_background_work_is_not_evicted(tmp_path: Path) -> None:
