@@ -17,6 +17,7 @@ from pykoclaw_acp.commands.daemon import ask, require_operator
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning, StartupError
 from pykoclaw_acp.link import places
 from pykoclaw_acp.model.condition import DatabaseState
+from pykoclaw_acp.pool.unattended import unattended
 
 END_WAIT: Final = 60.0  # s; the daemon commits what it has received
 START_WAIT: Final = 60.0  # s; the next daemon may have to recover
@@ -34,7 +35,10 @@ def stop() -> None:
     While the database is not writable, workers keep running: the ends of their turns could not be
     stored.
     """
-    pid = _daemon()
+    try:
+        pid = _daemon()
+    except DaemonNotRunning as error:
+        raise DaemonNotRunning(" ".join([str(error), *_workers_left()])) from error
     try:
         _stop_workers(pid)
     except StartupError:
@@ -46,6 +50,16 @@ def stop() -> None:
     else:
         end(pid)
     terminal.line(f"The daemon (pid {pid}) has ended. A client that is open starts the next one.")
+
+
+def _workers_left() -> list[str]:
+    left = len(unattended(places.Places.find()).processes())
+    if not left:
+        return []
+    go, them = ("goes", "it") if left == 1 else ("go", "them")
+    return [
+        f"{show.count(left, 'worker')} {go} on without it: `pykoclaw-acp workers stop` ends {them}."
+    ]
 
 
 def _stop_workers(pid: int) -> None:

@@ -213,7 +213,9 @@ def _remove(files: WorkerFiles, *, keep_spool: bool) -> None:
 def _clear(directory: str) -> None:
     """Remove it; raises what passes, as a lack of descriptors. What else is in the way stays."""
 
-    def left(_: object, __: object, error: tuple[type[BaseException], BaseException, object]) -> None:
+    def left(
+        _: object, __: object, error: tuple[type[BaseException], BaseException, object]
+    ) -> None:
         if shortage.of(error[1]) is not None:
             raise error[1]
 

@@ -668,6 +668,32 @@ def test_commands_say_how_to_start_missing_daemon(asked: list[Any]) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (["s1:1"], "1 worker goes on without it: `pykoclaw-acp workers stop` ends it."),
+        (
+            ["s1:1", "s1:1", "s2:4"],
+            "2 workers go on without it: `pykoclaw-acp workers stop` ends them.",
+        ),
+    ],
+)
+def test_stop_without_daemon_names_workers_left(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, found: list[str], said: str
+) -> None:
+    ANSWERS["status"] = front.NoDaemon("No daemon runs.")
+    cookies = [*(f"{Places.find().hash}:{one}" for one in found), "other:s3:1"]
+
+    def find(belongs: Any) -> None:
+        for cookie in cookies:
+            belongs(cookie)
+
+    monkeypatch.setattr("pykoclaw_acp.system.reaper.find", find)
+    stopped = run("stop")
+    assert stopped.exit_code == 3
+    assert said in stopped.stderr
+
+
 def test_following_goes_on_after_the_daemon_came_back(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[str, Any]] = []
 
