@@ -174,10 +174,10 @@ class Database:
         try:
             return await reading
         except sqlite3.DatabaseError as error:
-            found = trouble(error)
-            if found is None or result_code(error) == sqlite3.SQLITE_READONLY:
+            if (found := trouble(error)) is None or result_code(error) == sqlite3.SQLITE_READONLY:
                 raise
             if found[0] != DatabaseState.LOCKED and not is_damage(error):
+                found = trouble(await asyncio.to_thread(self._file.cause, error)) or found
                 self.condition.failed(*found)
             raise unavailable(*found) from error
 

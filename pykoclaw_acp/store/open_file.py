@@ -70,6 +70,17 @@ class OpenFile:
                 "goes on with what the database file has."
             )
 
+    def cause(self, error: Exception) -> Exception:
+        """What is behind an error of a reader: FileGone, or the error itself. What was cut off is to
+        SQLite an error of the disk.
+        """
+        with suppress(OSError):
+            try:
+                self.check()
+            except FileGone as gone:
+                return gone
+        return error
+
     def check_after_commit(self) -> None:
         """Raises GoneAfterCommit if the database or its WAL was moved, UnseenAfterCommit if that
         cannot be checked.

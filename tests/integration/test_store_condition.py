@@ -706,6 +706,19 @@ async def test_truncated_wal_stops_writing_and_database_stays_intact(tmp_path: P
     await close_abandoned()
 
 
+async def test_reader_that_meets_truncated_wal_says_so(tmp_path: Path) -> None:
+    """To SQLite it is an error of the disk."""
+    async with rig(tmp_path) as r:
+        await r.run(await r.session(), "say 1")
+        os.truncate(tmp_path / f"{DATABASE}-wal", 0)
+        with pytest.raises(StoreUnavailable) as refused:
+            await r.database.read("SELECT * FROM acp_log, acp_turns, acp_sessions, acp_workers")
+        assert refused.value.state == r.database.condition.state == "gone"
+        assert "was cut to 0 bytes" in refused.value.message
+        await r.database.close()
+    await close_abandoned()
+
+
 async def test_removed_wal_is_checkpointed_and_nothing_lost(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
