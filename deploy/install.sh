@@ -240,7 +240,7 @@ setting() {
 # ----------------------------------------------------------------------------------------------------------------------
 
 install_units() {
-    for place in "$units/$service.d" "$settings"; do require_own "$place"; done
+    for place in "$dropin" "$settings/environment"; do require_own "$place"; done
     choose_program
     put "$source/$socket" "$units/$socket"
     put "$source/$service" "$units/$service"
@@ -268,7 +268,7 @@ install_units() {
 }
 
 uninstall_units() {
-    for place in "$units/$service.d" "$settings"; do require_own "$place"; done
+    for place in "$dropin" "$settings/environment"; do require_own "$place"; done
     if managed; then
         manage stop $socket $service 2>/dev/null || true
     fi

@@ -207,6 +207,9 @@ def test_service_users_programs_are_never_run_as_root(inside: Inside, program: s
         "mkdir -m 777 /etc/pykoclaw",
         "mkdir -m 775 /etc/systemd/system/pykoclaw-acp.service.d",
         "chmod 777 /etc/systemd",
+        "mkdir /etc/pykoclaw; : >/root/other; ln -s /root/other /etc/pykoclaw/environment",
+        "mkdir /etc/pykoclaw; ln -s /nowhere /etc/pykoclaw/environment",
+        "mkdir /etc/pykoclaw; : >/etc/pykoclaw/environment; chmod 666 /etc/pykoclaw/environment",
     ],
 )
 def test_what_others_can_write_is_refused(inside: Inside, spoil: str) -> None:
@@ -216,9 +219,10 @@ def test_what_others_can_write_is_refused(inside: Inside, spoil: str) -> None:
     assert "pykoclaw-acp.service\n" not in said
 
 
-def test_settings_of_the_service_user_are_refused(inside: Inside) -> None:
+@pytest.mark.parametrize("place", ["/etc/pykoclaw", "/etc/pykoclaw/environment"])
+def test_settings_of_the_service_user_are_refused(inside: Inside, place: str) -> None:
     said = inside(
-        "mkdir -m 755 /etc/pykoclaw; chown pykoclaw /etc/pykoclaw; install; id -u pykoclaw"
+        f"mkdir -m 755 /etc/pykoclaw; : >/etc/pykoclaw/environment; chown pykoclaw {place}; install; id -u pykoclaw"
     )
     if said.splitlines()[-1] == "0":
         pytest.skip("in this name space the service user is root")
