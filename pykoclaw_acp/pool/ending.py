@@ -58,8 +58,8 @@ async def clean_up(
     clean = partial(launcher.clean, worker, grace, keep_spool=keep_spool)
     try:
         await clean()
-    except Exception:
-        log.exception("A dead worker could not be cleaned up", action="clean_up_failed")
+    except Exception as error:  # noqa: BLE001  it is logged there
+        _log("A dead worker could not be cleaned up", "clean_up_failed", error)
         return clean
     return None
 
@@ -89,8 +89,12 @@ def _logged(message: str, action: str) -> Iterator[None]:
     """A failure is logged, and keeps nothing that follows from happening."""
     try:
         yield
-    except Exception as error:
-        if (found := shortage.of(error)) is not None:
-            log.warning(message, action=action, reason=found[1])
-            return
-        log.exception(message, action=action)
+    except Exception as error:  # noqa: BLE001  it is logged there
+        _log(message, action, error)
+
+
+def _log(message: str, action: str, error: Exception) -> None:
+    if (found := shortage.of(error)) is not None:
+        log.warning(message, action=action, reason=found[1])
+    else:
+        log.error(message, action=action, exc_info=error)

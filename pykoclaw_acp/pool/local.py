@@ -212,14 +212,12 @@ def _remove(files: WorkerFiles, *, keep_spool: bool) -> None:
 
 def _clear(directory: str) -> None:
     """Remove it; raises what passes, as a lack of descriptors. What else is in the way stays."""
-
-    def left(
-        _: object, __: object, error: tuple[type[BaseException], BaseException, object]
-    ) -> None:
-        if shortage.of(error[1]) is not None:
-            raise error[1]
-
-    shutil.rmtree(directory, onerror=left)
+    try:
+        shutil.rmtree(directory)
+    except OSError as error:
+        if shortage.of(error) is not None:
+            raise
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _make_places(files: WorkerFiles) -> None:
