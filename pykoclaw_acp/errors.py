@@ -256,13 +256,13 @@ class DirectoryUnusable(ConfigurationError):
     def __init__(
         self, path: object, error: OSError, setting: str | None = None, what: str = "The directory"
     ) -> None:
-        may = "rw" if what == "The file" else "rwx"
-        blocks = str(path)
+        blocks = os.path.abspath(str(path))
         while not os.path.exists(blocks) and blocks != os.path.dirname(blocks):
             blocks = os.path.dirname(blocks)  # what is below a closed directory cannot be seen
         found = os.stat(blocks)
+        may, bits = ("rwx", 0o700) if os.path.isdir(blocks) else ("rw", 0o600)
         owned = isinstance(error, PermissionError) and found.st_uid == os.geteuid()
-        closed = owned and found.st_mode & 0o600 != 0o600
+        closed = owned and found.st_mode & bits != bits
         ways = [f"give yourself access (`chmod u+{may} {blocks}`)"] if closed else []
         ways += [] if setting is None else [f"set {setting} to another directory"]
         advice = f" To mend it, {', or '.join(ways)}." if ways else ""

@@ -56,6 +56,8 @@ class SocketLine:
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self._socket = connection
+        self.peer = unix_socket.peer_pid(connection) or None
+        """The process at the other end; None if it cannot be seen from here."""
         self._reading = asyncio.Lock()
         self._watched = False  # the event loop reads; that goes on between two calls of `receive`
         self._readable: asyncio.Future[None] | None = None  # of the call that waits

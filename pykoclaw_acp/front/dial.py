@@ -73,6 +73,7 @@ class Dialer:
         self._served = False  # by any daemon, ever
         self._missing = ""  # what a daemon said that had found no database
         self._since: float | None = None
+        self._locked_since: float | None = None  # by another process, which starts a daemon
         self._next_pause = FIRST_PAUSE
         self.pause = 0.0
 
@@ -184,6 +185,7 @@ class Dialer:
         if self._lock is None:
             self._wait_for_lock()
             return None
+        self._locked_since = None
         # Between the look and the lock, one may have been started.
         connection = self._reach()
         if connection is not None or self.pause:
@@ -199,10 +201,14 @@ class Dialer:
 
     def _wait_for_lock(self) -> None:
         """Pause, as another process starts the daemon; raises NotStarted if that takes too long."""
-        message = f"The daemon that another process starts is not ready after {self._recovery:g} s."
-        pause = self._next_pause
-        self._wait_until(message, TEMPORARY, readiness.UNKNOWN, self._recovery)
-        self._next_pause, self.pause = pause, LOCK_PAUSE
+        now = time.monotonic()
+        self._locked_since = now if self._locked_since is None else self._locked_since
+        if now - self._locked_since >= self._recovery and not self._served:
+            raise NotStarted(
+                f"The daemon that another process starts is not ready after {self._recovery:g} s.",
+                TEMPORARY,
+            )
+        self.pause = LOCK_PAUSE
 
     def _check_ready(self, daemon: Starting) -> bool:
         """True once the started daemon is ready; otherwise sets the pause. Raises NotStarted."""

@@ -198,6 +198,12 @@ def presumed(model: str) -> Offer:
     return Offer(models=(Model(model, model, efforts=efforts, fast=True, auto=True),))
 
 
+def about(model: str, offer: Offer | None) -> Offer | None:
+    """The offer, if it says anything of this model; otherwise what the model may have."""
+    listed = offer is None or any(model in (one.id, one.resolved) for one in models(offer))
+    return offer if listed else presumed(model)
+
+
 def fitting(chosen: Chosen, offer: Offer | None) -> Chosen:
     """What is chosen, without what its model does not have."""
     its, config = model(chosen.model, offer), chosen.config

@@ -59,7 +59,7 @@ async def clean_up(
     try:
         await clean()
     except Exception as error:  # noqa: BLE001  it is logged there
-        _log("A dead worker could not be cleaned up", "clean_up_failed", error)
+        _log("A dead worker could not be cleaned up", action="clean_up_failed", error=error)
         return clean
     return None
 
@@ -90,10 +90,10 @@ def _logged(message: str, action: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001  it is logged there
-        _log(message, action, error)
+        _log(message, action=action, error=error)
 
 
-def _log(message: str, action: str, error: Exception) -> None:
+def _log(message: str, *, action: str, error: Exception) -> None:
     if (found := shortage.of(error)) is not None:
         log.warning(message, action=action, reason=found[1])
     else:

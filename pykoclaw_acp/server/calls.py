@@ -178,14 +178,12 @@ class Calls:
         crash_points.reached("response_sent")
 
     def _give_up_queries(self) -> None:
-        """Nobody reads answers any more: begin nothing that only the client itself could use."""
+        """Nobody reads answers any more: begin nothing that only the client itself could use, and that
+        no prompt behind it depends on.
+        """
         for call in self._open:
             method = call.method
-            if (
-                method is not None
-                and not call.begun
-                and (method.heavy or method.slow or method.opens)
-            ):
+            if method is not None and not call.begun and (method.heavy or method.slow):
                 call.give_up()
 
     def _failure(self, call: Call, method: str, error: AcpError) -> bytes | None:
@@ -241,10 +239,10 @@ class Calls:
         else:
             self._client.subscriber.note_life(session_id)
             owner = call.sessions.owner(session_id)
-            opens = method.opens or owner not in call.sessions.live
-            place = self._turnstile.place() if opens else contextlib.nullcontext()
-            async with self._order.turn(owner), place:
-                result = await _begin(call, method, params)
+            async with self._order.turn(owner):
+                opens = method.opens or owner not in call.sessions.live
+                async with self._turnstile.place() if opens else contextlib.nullcontext():
+                    result = await _begin(call, method, params)
         if not isinstance(result, Later):
             return result
         call.handed_over = True
@@ -272,7 +270,9 @@ def _unexpected(call: Call, method: str, error: Exception) -> AcpError:
     any file that is opened may meet one.
     """
     found = shortage.of(error)
-    if found is None or call.handed_over:  # a turn has it already
+    # What a turn may have, also since an earlier daemon, nobody is told to send again.
+    taken = call.handed_over or call.line.sent_at is not None or method == "_session/steering"
+    if found is None or taken:
         log.error("A request failed", action="request_failed", method=method[:100], exc_info=error)
         return InternalError("Internal error; the log of pykoclaw-acp says more.")
     log.warning("A request failed", action="request_failed", method=method[:100], reason=found[1])

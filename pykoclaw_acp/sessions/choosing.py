@@ -155,6 +155,7 @@ class Choosing:
             for one in changes:
                 now = offers.selection(chosen, offer, bypass=bypass)
                 chosen = offers.fitting(_changed(chosen, one, now, offer), offer)
+                offer = offers.about(chosen.model, offer)
             return chosen
 
         async with self._choice:
@@ -299,12 +300,11 @@ class Choosing:
 
 def require(parameter: str, wanted: str, choices: tuple[Choice, ...], offer: Offer | None) -> None:
     """Raises InvalidParams, which names `parameter`, for a value that is not among the choices."""
-    if all(one.id != wanted for one in choices):
-        allowed = ", ".join(one.id for one in choices)
-        raise InvalidParams(
-            f"`{parameter}`: must be one of {allowed}. {otherwise(offer, 'Claude offers nothing else here.')}",
-            {"allowed": [one.id for one in choices]},
-        )
+    allowed = [one.id for one in choices]
+    if wanted not in allowed:
+        nothing = otherwise(offer, "Claude offers nothing else here.")
+        words = f"`{parameter}`: must be one of {', '.join(allowed)}. {nothing}"
+        raise InvalidParams(words, {"allowed": allowed})
 
 
 def otherwise(offer: Offer | None, nothing: str) -> str:

@@ -85,13 +85,13 @@ def parent(pid: int) -> int | None:
 
 
 def children(pid: int) -> list[int]:
-    """Pids of the direct children."""
+    """Pids of the direct children; raises OSError for want of descriptors."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             found.extend(int(child) for child in task.read_text().split())
-        except OSError:
-            continue
+        except OSError as error:
+            _check_descriptors(error)
     return found
 
 

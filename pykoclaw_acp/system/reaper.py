@@ -18,6 +18,7 @@ from typing import Final
 from pykoclaw_acp.system import lineage, processes
 
 GIVE_UP: Final = 10.0  # s
+DESCENDANTS: Final = 2.0  # s, less than a daemon gives a worker to end
 _POLL: Final = 0.02  # s
 
 
@@ -64,20 +65,30 @@ def end_now(
     return _end(lambda: find(belongs, spared), grace)
 
 
-def end_descendants(grace: float) -> list[Stray]:
-    """End all that came from this process, which is a subreaper; blocking: SIGTERM, after `grace` (s)
-    SIGKILL, until none is left. Returns those found at first.
+def end_descendants(grace: float, spared: int | None = None) -> list[Stray]:
+    """End all that came from this process, which is a subreaper, but the process `spared` and what came
+    from that; blocking: SIGTERM, after `grace` (s) SIGKILL, until none is left, or for a while. Returns
+    those found at first.
     """
-    return _end(_descendants, grace)
+    return _end(lambda: _descendants(spared), grace, DESCENDANTS)
 
 
-def _descendants() -> list[Stray]:
+def _descendants(spared: int | None) -> list[Stray]:
     pids = [os.getpid()]
     for pid in pids:
-        pids.extend(processes.children(pid))
-    found = ((pid, processes.start_time(pid)) for pid in pids[1:])
+        pids += [child for child in processes.children(pid) if child != spared]
+    found = ((pid, processes.start_time(pid)) for pid in pids[1:] if _can_be_ended(pid))
     strays = [Stray(pid, started) for pid, started in found if started is not None]
     return [one for one in strays if _alive(one)]
+
+
+def _can_be_ended(pid: int) -> bool:
+    """Whether this process may send it a signal: not to one of another user, as of sudo."""
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def end_these(strays: Sequence[Stray], grace: float) -> None:
@@ -85,9 +96,9 @@ def end_these(strays: Sequence[Stray], grace: float) -> None:
     _end(lambda: [one for one in strays if _alive(one)], grace)
 
 
-def _end(look: Callable[[], list[Stray]], grace: float) -> list[Stray]:
+def _end(look: Callable[[], list[Stray]], grace: float, give_up: float = GIVE_UP) -> list[Stray]:
     begun = time.monotonic()
-    until = begun + grace + GIVE_UP
+    until = begun + grace + give_up
     first = strays = _found(look, until)
     told: set[Stray] = set()
     while strays and time.monotonic() < until:

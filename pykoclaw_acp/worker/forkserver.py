@@ -37,6 +37,7 @@ from pykoclaw_acp.worker import deferred_mcp
 from pykoclaw_acp.worker.deferred_models import deferred_models
 
 WORKERS_GRACE: Final = 5.0  # s; how long workers may take to end after the daemon did
+OTHERS_GRACE: Final = 2.0  # s; how long what is killed may take
 REST: Final = 0.5  # s without a request, after which the rest of the SDK's import is done
 
 
@@ -223,14 +224,14 @@ def _reap(workers: set[int]) -> None:
     # Live workers keep their own orphans: any other child was left by a dead one.
     for pid in children(os.getpid()):
         if pid not in workers:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # as of sudo
                 os.kill(pid, signal.SIGKILL)
 
 
 def _end_workers(workers: set[int]) -> None:
-    """Wait for the workers to end, then kill the remaining ones."""
+    """Wait for the workers to end, then kill the remaining ones, and wait no longer for others."""
     deadline = time.monotonic() + WORKERS_GRACE
-    while children(os.getpid()):
+    while children(os.getpid()) and time.monotonic() < deadline + OTHERS_GRACE:
         if time.monotonic() > deadline:
             workers.clear()
         _reap(workers)

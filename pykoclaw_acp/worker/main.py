@@ -86,7 +86,7 @@ class Worker:
         self._reception = Reception(spec.epoch, self._place, self._serve_daemon)
         self._committed = 0  # frames, when this daemon came
         self._claimed = asyncio.Event()
-        self._connected = False
+        self.connected = False  # to Claude
         self._ended = asyncio.Event()
         self._last_words: Lost | None = None
         self._why_stopped = TurnFailure(
@@ -111,19 +111,18 @@ class Worker:
         self._start(self._live())
         await self._ended.wait()
         await self._finish()
-        await self._end_strays()
+        if self.connected:
+            await asyncio.to_thread(self.end_strays)
         self._tasks.cancel()
         self._daemon.end()
         listener.close()
         self._home.close()
 
-    async def _end_strays(self) -> None:
-        """End what tools have left, while this process is its ancestor: above an adopted worker there
-        is no fork server, and the daemon finds nothing without a cookie.
-        """
+    def end_strays(self) -> None:
+        """End what tools have left, as its ancestor: nobody else finds all of an adopted worker's."""
         alone = not self._daemon.attached and bool(self._spec.orphan_grace)
-        grace = STRAYS_GRACE if alone else 0
-        if strays := await asyncio.to_thread(reaper.end_descendants, grace):
+        # A tool may have started the daemon itself, with PYKOCLAW_NESTED_ACCESS.
+        if strays := reaper.end_descendants(STRAYS_GRACE if alone else 0, self._daemon.pid):
             pids = [one.pid for one in strays]
             log.info("Ended what tools had left running", action="strays_ended", pids=pids)
 
@@ -175,7 +174,7 @@ class Worker:
         except ClaudeNotStarted as failure:
             await self._lose(failure.kind, failure.message)
             return
-        self._connected = True
+        self.connected = True
         await self._daemon.send(self._ready())
         died = await death.wait(self._claude, self._spec.options)
         if not self._ended.is_set():
@@ -266,7 +265,7 @@ class Worker:
         self._calls.attach(hello)
         self._claimed.set()
         self._committed = hello.after
-        if self._connected:
+        if self.connected:
             await self._daemon.send(self._ready())
         self._outbox.attach(hello.after)
 
@@ -345,4 +344,6 @@ def run(spec: LaunchSpec, files: WorkerFiles, listener: socket.socket) -> int:
     except TimeoutError as error:
         log.warning("No daemon came", action="worker_unclaimed", error=str(error))
         return 1
+    if not worker.connected:  # to a Claude that was starting, of whose end the SDK would complain
+        worker.end_strays()
     return 0

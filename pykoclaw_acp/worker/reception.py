@@ -39,6 +39,11 @@ class DaemonLine:
         """There is a daemon."""
         return self._line is not None
 
+    @property
+    def pid(self) -> int | None:
+        """The daemon's process; None if there is none, or it cannot be seen from here."""
+        return self._line.peer if self._line is not None else None
+
     def attach(self, line: SocketLine) -> None:
         """Serve this daemon."""
         self._line = line

@@ -20,10 +20,12 @@ FORBIDS: Final = 2  # the exit status with which a hook forbids what is about to
 _SHOWN: Final = ("notice", "suggestion", "warning")  # levels; `info` is for the CLI's transcript
 _LONGEST_NOTICE: Final = 1000  # characters; its end says what to do
 _SETTINGS: Final = "settings_not_in_effect"  # tag of a notice, from CLI 2.1.332 on
-# The places in the user's settings of which the daemon tells (`sessions/user_settings.py`).
+# Of which the daemon tells (`sessions/user_settings.py`): the file does not count. An entry of a list
+# may be left out alone.
 _TOLD: Final = re.compile(
     r"( \((model|env|permissions(\.(allow|deny|ask|additionalDirectories|defaultMode))?"
-    r"|hooks\.(PreToolUse|PermissionRequest)(\..*)?)\))?: "
+    r"|hooks\.(PreToolUse|PermissionRequest)(\.[0-9]{1,9}(\.hooks)?)?)\))?: (Invalid|Expected) "
+    r"(?!.{0,1000} was (skipped|removed))"
 )
 _STOPS: Final = "Stop"
 _FEEDBACK: Final = "Stop hook feedback:\n"  # the CLI's words

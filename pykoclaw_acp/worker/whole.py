@@ -72,7 +72,7 @@ def parts(
 def reason(given: str | None) -> tuple[ToolPart, ...]:
     """Why there is a question, as a hook or the CLI says it; nothing if neither does."""
     said = in_one_line(given or "", _LONGEST_REASON)
-    return (TextPart(f"Why this is asked: {said}"),) if said else ()
+    return (TextPart(f"Why this is asked:\n{fenced(said)}"),) if said else ()
 
 
 def _diffs(

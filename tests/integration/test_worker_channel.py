@@ -160,7 +160,7 @@ async def worker(path: Path, grace: float = 100.0) -> AsyncIterator[Rig]:
 def without_claude(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main, "ClaudeSession", Claude)
     # those of this process are not the worker's
-    monkeypatch.setattr(reaper, "end_descendants", lambda grace: [])
+    monkeypatch.setattr(reaper, "end_descendants", lambda grace, spared: [])
 
 
 async def test_each_daemon_receives_the_frames_it_lacks(tmp_path: Path) -> None:
@@ -496,7 +496,7 @@ async def test_tools_get_time_unless_a_daemon_waits(
 ) -> None:
     given: list[float] = []
 
-    def end(grace: float) -> list[reaper.Stray]:
+    def end(grace: float, spared: int | None) -> list[reaper.Stray]:
         given.append(grace)
         return []
 

@@ -213,7 +213,7 @@ async def test_overlong_call_is_refused_unasked() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("It touches\nproduction.", ["Why this is asked: It touches production."]),
+        ("It touches\nproduction.", ["Why this is asked:\n```\nIt touches production.\n```"]),
         ("", []),
         (None, []),
     ],

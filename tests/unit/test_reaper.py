@@ -77,6 +77,34 @@ print(*processes.children(os.getpid()))
 """
 
 
+# Has a child that it may not signal, one that it spares, and a child of that; ends its descendants.
+SPARING = """
+import os, subprocess, time
+from pykoclaw_acp.system import processes, reaper
+processes.become_subreaper()
+others = subprocess.Popen(["sleep", "1000"])
+nested = subprocess.Popen(["sh", "-c", "sleep 1000 & echo; wait"], stdout=subprocess.PIPE)
+nested.stdout.readline()
+kill = os.kill
+def refusing(pid, number):
+    if pid == others.pid:
+        raise PermissionError
+    kill(pid, number)
+os.kill = refusing
+began = time.monotonic()
+print(reaper.end_descendants(0, nested.pid), time.monotonic() - began < reaper.DESCENDANTS)
+print(others.poll(), nested.poll(), len(processes.children(nested.pid)))
+for pid in (*processes.children(nested.pid), nested.pid, others.pid):
+    kill(pid, 9)
+others.wait(), nested.wait()
+"""
+
+
+def test_daemon_and_others_processes_are_spared() -> None:
+    run = subprocess.run([sys.executable, "-c", SPARING], capture_output=True, check=True)
+    assert run.stdout.decode().split("\n")[:2] == ["[] True", "None None 1"]
+
+
 def test_descendants_of_a_subreaper_end() -> None:
     run = subprocess.run([sys.executable, "-c", ANCESTOR], capture_output=True, check=True)
     hid, found, left = run.stdout.decode().split("\n")[:3]
