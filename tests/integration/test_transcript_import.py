@@ -5,6 +5,7 @@ process that reads stays small.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -838,12 +839,14 @@ async def test_watching_one_session_costs_the_same_among_many(tmp_path: Path) ->
             return trace
 
         before = sys.gettrace()
+        gc.disable()  # what others have left would count
         sys.settrace(trace)
         try:
             watcher.set_transcripts("one", {str(tmp_path / "one"): stamp})
             watcher.watch("one", lambda: None)()
         finally:
             sys.settrace(before)
+            gc.enable()
         return count
 
     for name in ("one", "other"):
