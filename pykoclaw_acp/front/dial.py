@@ -194,7 +194,7 @@ class Dialer:
         from pykoclaw_acp.front.spawn import Starting, can_have_scope
 
         scope = self._scope and can_have_scope()
-        self._starting = Starting(self.places, self._lock, scope=scope)
+        self._starting = Starting(self.places, scope=scope, lock=self._lock)
         self._children.append(self._starting)
         self.deadline = time.monotonic() + self._recovery
         return None

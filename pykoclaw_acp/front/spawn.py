@@ -40,12 +40,14 @@ _NOT_PASSED_ON: Final = frozenset(
 class Starting:
     """A daemon that is starting, until it reports on a pipe (link/readiness.py)."""
 
-    def __init__(self, places: Places, lock: int, *, scope: bool) -> None:
+    def __init__(self, places: Places, *, scope: bool, lock: int | None = None) -> None:
         """Start one; `scope`: in a systemd scope of its own, where there is a user's systemd. It
         keeps the `lock` on starting daemons until it has reported, as the front may be gone before.
         Raises OSError.
+
+        A front of an earlier version, which imports this module after an upgrade, gives no lock.
         """
-        secure_directory(places.directory, "PYKOCLAW_STATE")
+        secure_directory(places.directory)
         self._said = b""
         self._ended = False
         read, write = os.pipe2(os.O_CLOEXEC)
@@ -150,14 +152,19 @@ def _open_log(path: str) -> int:
     return log
 
 
-def _start(command: list[str], environment: dict[str, str], log: int, pipe: int, lock: int) -> int:
+def _start(
+    command: list[str], environment: dict[str, str], log: int, pipe: int, lock: int | None
+) -> int:
     """Fork and exec; importing `subprocess` would take longer than everything else here."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
-        environment |= {readiness.VARIABLE: str(pipe), readiness.LOCK: str(lock)}
+        environment[readiness.VARIABLE] = str(pipe)
+        if lock is not None:
+            environment[readiness.LOCK] = str(lock)
         pid = os.fork()
         if pid == 0:
-            _become(command, environment, (nothing, log, log), (pipe, lock))
+            kept = (pipe,) if lock is None else (pipe, lock)
+            _become(command, environment, (nothing, log, log), kept)
         return pid
     finally:
         os.close(nothing)
@@ -175,7 +182,7 @@ def _become(
     command: list[str],
     environment: dict[str, str],
     streams: tuple[int, int, int],
-    kept: tuple[int, int],
+    kept: tuple[int, ...],
 ) -> None:
     """Exec the daemon, in the child, with these streams, and the pipe and the lock; if that fails,
     say why to the front, and in the log.

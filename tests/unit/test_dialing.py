@@ -21,7 +21,7 @@ class DeadDaemon:
     pipe = 0
     scopes: list[bool]
 
-    def __init__(self, places: Places, lock: int, *, scope: bool) -> None:
+    def __init__(self, places: Places, *, scope: bool, lock: int | None) -> None:
         self.scopes.append(scope)
 
     def word(self) -> str:
@@ -47,7 +47,7 @@ def dialer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dialer:
 class NoProcess:
     """In the place of Starting, where none can be forked."""
 
-    def __init__(self, places: Places, lock: int, *, scope: bool) -> None:
+    def __init__(self, places: Places, *, scope: bool, lock: int | None) -> None:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
