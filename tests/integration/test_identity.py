@@ -32,6 +32,7 @@ from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.instance_name import InstanceName, claim
 from pykoclaw_acp.store import instance, limit_waits, tasks
 from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.instance import InstanceRow
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.system import processes
 from tests.integration.scheduling import blocked_by_cron
@@ -89,6 +90,14 @@ async def server(places: Places) -> AsyncIterator[App]:
         yield app
     finally:
         await app.detach()
+
+
+async def served_instance(places: Places) -> InstanceRow:
+    """The instance of a data directory that a server has served."""
+    async with server(places) as app:
+        known = await instance.read(app.database)
+    assert known is not None
+    return known
 
 
 @asynccontextmanager
@@ -180,9 +189,7 @@ def open_to_others(directory: Path, mode: int) -> None:
 
 async def test_worker_directories_are_private_and_optional_for_start(tmp_path: Path) -> None:
     places = places_of(tmp_path)
-    async with server(places) as app:
-        known = await instance.read(app.database)
-    assert known is not None
+    known = await served_instance(places)
     directory = Path(places.state, known.instance)
     assert modes(directory) == {0o700}
     put_in_the_way(directory)
@@ -212,9 +219,7 @@ def test_a_damaged_record_counts_as_none(tmp_path: Path) -> None:
 
 async def test_instance_name_is_exclusive_until_process_death(tmp_path: Path) -> None:
     places = places_of(tmp_path)
-    async with server(places) as app:
-        known = await instance.read(app.database)
-    assert known is not None
+    known = await served_instance(places)
     with held(known.instance) as other:
         async with database(places) as opened:
             with pytest.raises(DataDirectoryLocked, match="its lock file there was removed"):
@@ -231,9 +236,7 @@ async def test_another_user_holding_the_name_stops_nobody(
 ) -> None:
     monkeypatch.setattr(instance_name, "NAME_WAIT", 0.2)
     places = places_of(tmp_path)
-    async with server(places) as app:
-        known = await instance.read(app.database)
-    assert known is not None
+    known = await served_instance(places)
     with held(known.instance, OTHER_USER, how):
         async with server(places) as app:
             assert await instance.read(app.database) == known
@@ -250,9 +253,7 @@ async def test_server_without_name_still_excludes_others(
     """Whoever had the name when it started has given it back."""
     monkeypatch.setattr(instance_name, "NAME_WAIT", 0.2)
     places = places_of(tmp_path)
-    async with server(places) as app:
-        known = await instance.read(app.database)
-    assert known is not None
+    known = await served_instance(places)
     first = InstanceName(known.instance, places.state)
     assert first.lock()
     assert await claim(known.instance, places.state) is None
@@ -270,9 +271,7 @@ async def test_link_to_another_directorys_database_is_refused(
     tmp_path: Path, link: Callable[[Path, Path], None], *, served: bool
 ) -> None:
     here, there = places_of(tmp_path), places_of(tmp_path, "linked")
-    async with server(here) as app:
-        known = await instance.read(app.database)
-    assert known is not None
+    known = await served_instance(here)
     Path(there.data).mkdir(mode=0o700)  # noqa: ASYNC240
     link(Path(here.data) / DATABASE, Path(there.data) / DATABASE)
     with held(known.instance) if served else nullcontext():

@@ -187,8 +187,8 @@ def test_always_allow_scope_whole_in_question_not_option() -> None:
     )
 
 
-async def test_overlong_call_is_refused_unasked() -> None:
-    asks: list[Any] = []
+def callbacks(asks: list[Any]) -> PermissionCallbacks:
+    """Of a worker in whose turn a call asks; the requests come to `asks`."""
 
     async def reported(*_: object) -> str:
         return "t"
@@ -196,7 +196,12 @@ async def test_overlong_call_is_refused_unasked() -> None:
     async def turn() -> str | None:
         return "t"
 
-    worker = PermissionCallbacks(1, asks.append, Translator("/w"), reported, turn)
+    return PermissionCallbacks(1, asks.append, Translator("/w"), reported, turn)
+
+
+async def test_overlong_call_is_refused_unasked() -> None:
+    asks: list[Any] = []
+    worker = callbacks(asks)
     context = ToolPermissionContext(suggestions=[], tool_use_id="c")
     answer = await worker.can_use_tool("Bash", {"command": "x" * (whole.MOST + 1)}, context)
     assert isinstance(answer, PermissionResultDeny)
@@ -220,14 +225,7 @@ async def test_overlong_call_is_refused_unasked() -> None:
 )
 async def test_question_says_why_hook_asks(given: str | None, told: list[str]) -> None:
     asks: list[Any] = []
-
-    async def reported(*_: object) -> str:
-        return "t"
-
-    async def turn() -> str | None:
-        return "t"
-
-    worker = PermissionCallbacks(1, asks.append, Translator("/w"), reported, turn)
+    worker = callbacks(asks)
     context = ToolPermissionContext(suggestions=[], tool_use_id="c", decision_reason=given)
     asking = asyncio.create_task(worker.can_use_tool("Bash", {"command": "ls"}, context))
     await eventually(lambda: bool(asks))
