@@ -39,7 +39,7 @@ async def end(client: ClaudeSDKClient, running: bool, *, busy: bool, passed: boo
     terminating = asyncio.create_task(
         _terminate(client, 0.0 if busy else IDLE_END), name="terminate-cli"
     )
-    with contextlib.suppress(Exception):
+    with sdk_private.end_expected(), contextlib.suppress(Exception):
         async with asyncio.timeout(DISCONNECT_WAIT):
             await client.disconnect()
     terminating.cancel()

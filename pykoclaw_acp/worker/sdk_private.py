@@ -9,6 +9,8 @@ Effort and fast mode: the CLI takes them in a control request that the SDK has n
 tells in another one what holds.
 
 The CLI's pid: the SDK keeps it to itself.
+
+The end of the CLI: while the SDK closes, its reader calls a CLI that SIGTERM ends a fatal error.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -174,6 +177,18 @@ def is_ending(pid: int) -> bool:
         return processes.ending(pid)
     except OSError:  # no descriptor is left
         return False
+
+
+@contextlib.contextmanager
+def end_expected() -> Iterator[None]:
+    """Keep the SDK's reader from logging that the CLI has ended."""
+    logger = logging.getLogger("claude_agent_sdk._internal.query")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def cli_process(client: ClaudeSDKClient) -> object:
