@@ -37,12 +37,11 @@ What a frame, a row or an outcome says of a failed turn is plain data: `model.fa
 
 from __future__ import annotations
 
-import os
-
 from pykoclaw_acp.error_kinds import ErrorKind
 
 TYPE_CHECKING = False  # the front imports this: `typing` would cost it half of its start-up time
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any, ClassVar
 
 
@@ -249,22 +248,15 @@ class ConfigurationError(StartupError):
 
 
 class DirectoryUnusable(ConfigurationError):
-    """A directory, or a file in one, that the program needs cannot be used (EX_CONFIG)."""
+    """A directory, or a file in one, that the program needs cannot be used (EX_CONFIG); `ways` to
+    mend it: `system.trusted_path.unusable` finds them.
+    """
 
     kind = ErrorKind.DIRECTORY_UNUSABLE
 
     def __init__(
-        self, path: object, error: OSError, setting: str | None = None, what: str = "The directory"
+        self, path: object, error: OSError, ways: Sequence[str], what: str = "The directory"
     ) -> None:
-        blocks = os.path.abspath(str(path))
-        while not os.path.exists(blocks) and blocks != os.path.dirname(blocks):
-            blocks = os.path.dirname(blocks)  # what is below a closed directory cannot be seen
-        found = os.stat(blocks)
-        may, bits = ("rwx", 0o700) if os.path.isdir(blocks) else ("rw", 0o600)
-        owned = isinstance(error, PermissionError) and found.st_uid == os.geteuid()
-        closed = owned and found.st_mode & bits != bits
-        ways = [f"give yourself access (`chmod u+{may} {blocks}`)"] if closed else []
-        ways += [] if setting is None else [f"set {setting} to another directory"]
         advice = f" To mend it, {', or '.join(ways)}." if ways else ""
         is_file = isinstance(error, FileExistsError | NotADirectoryError)
         why = "a file is in its place or above it" if is_file else error.strerror

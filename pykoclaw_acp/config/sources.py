@@ -9,7 +9,8 @@ from typing import Final
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from pykoclaw_acp.config import dotenv
-from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
+from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.system import trusted_path
 
 PREFIX: Final = "PYKOCLAW_"
 # Further names, without the prefix
@@ -70,7 +71,7 @@ def _given(settings_cls: type[BaseSettings]) -> Iterator[tuple[str, EnvSettingsS
             if path.is_file():
                 yield str(path.absolute()), _file_source(settings_cls, path)
         except OSError as error:
-            raise DirectoryUnusable(path, error, what="The file") from error
+            raise trusted_path.unusable(path, error, what="The file") from error
         except UnicodeDecodeError as error:
             raise ConfigurationError(f"{path} cannot be read: it is not UTF-8 text.") from error
 

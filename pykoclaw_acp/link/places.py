@@ -142,7 +142,7 @@ def secure_directory(path: str | os.PathLike[str], setting: str | None = None) -
         trusted_path.make(os.fspath(path))
         os.close(_open_private(os.fspath(path)))
     except OSError as error:
-        raise errors.DirectoryUnusable(os.fspath(path), error, setting) from error
+        raise trusted_path.unusable(path, error, setting) from error
 
 
 def connect(path: str) -> _socket.socket:
@@ -308,12 +308,12 @@ def _settings(names: tuple[str, ...], *, here: bool = True) -> dict[str, str]:
 
 
 def _read(path: str) -> Mapping[str, str]:
-    from pykoclaw_acp.system import dotenv
+    from pykoclaw_acp.system import dotenv, trusted_path
 
     try:
         return dotenv.read(path)
     except OSError as error:
-        raise errors.DirectoryUnusable(path, error, what="The file") from error
+        raise trusted_path.unusable(path, error, what="The file") from error
     except UnicodeDecodeError as error:
         raise errors.ConfigurationError(f"{path} cannot be read: it is not UTF-8 text.") from error
 

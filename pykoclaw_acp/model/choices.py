@@ -200,8 +200,12 @@ def presumed(model: str) -> Offer:
 
 def about(model: str, offer: Offer | None) -> Offer | None:
     """The offer, if it says anything of this model; otherwise what the model may have."""
-    listed = offer is None or any(model in (one.id, one.resolved) for one in models(offer))
-    return offer if listed else presumed(model)
+    return offer if offer is None or lists(model, offer) else presumed(model)
+
+
+def lists(model: str, offer: Offer | None) -> bool:
+    """Whether Claude lists the model under this id or name."""
+    return any(model in (one.id, one.resolved) for one in models(offer))
 
 
 def fitting(chosen: Chosen, offer: Offer | None) -> Chosen:

@@ -271,7 +271,8 @@ def _unexpected(call: Call, method: str, error: Exception) -> AcpError:
     """
     found = shortage.of(error)
     # What a turn may have, also since an earlier daemon, nobody is told to send again.
-    taken = call.handed_over or call.line.sent_at is not None or method == "_session/steering"
+    taken = call.handed_over or call.line.sent_at is not None
+    taken = taken or (call.method is not None and call.method.takes_unseen)
     if found is None or taken:
         log.error("A request failed", action="request_failed", method=method[:100], exc_info=error)
         return InternalError("Internal error; the log of pykoclaw-acp says more.")

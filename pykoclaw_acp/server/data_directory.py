@@ -14,7 +14,6 @@ from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import (
     ConfigurationError,
     DatabaseBusy,
-    DirectoryUnusable,
     StoreUnavailable,
 )
 from pykoclaw_acp.link import records
@@ -85,7 +84,7 @@ def _runtime_directory(places: Places) -> Path:
                 f"{error} PYKOCLAW_STATE can be set to another directory."
             ) from error
         if cause.errno not in TAKES_NO_FILE:
-            raise DirectoryUnusable(places.directory, cause, "PYKOCLAW_STATE") from cause
+            raise trusted_path.unusable(places.directory, cause, "PYKOCLAW_STATE") from cause
         log.warning("The state directory cannot be made", action="state_failed", error=str(error))
     return Path(places.directory)
 

@@ -32,7 +32,9 @@ class Method(Generic[C, P]):
     answer. `slow`: it waits for commits: a client has one such call at a time, so that those of
     others do not queue behind all of its own. `opens`: it reads files and the database for a
     session, as does each call whose session is not in memory: a client process has a few such calls
-    at a time. `meta`: keys of ours that its `_meta` may have; with another one the call is refused.
+    at a time. `takes_unseen`: what it brings may reach Claude before it answers, so that nobody is
+    told to send it again. `meta`: keys of ours that its `_meta` may have; with another one the call
+    is refused.
     """
 
     params: type[P]
@@ -43,4 +45,5 @@ class Method(Generic[C, P]):
     heavy: bool = False
     slow: bool = False
     opens: bool = False
+    takes_unseen: bool = False
     meta: frozenset[str] = frozenset()

@@ -62,6 +62,6 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
         answers_cancel=True,
         meta=frozenset({IDEMPOTENCY, steering.STEERING}),
     ),
-    "_session/steering": Method(messages.PromptParams, prompts.steer),
+    "_session/steering": Method(messages.PromptParams, prompts.steer, takes_unseen=True),
     "session/cancel": Method(messages.SessionParams, prompts.cancel),
 }

@@ -124,7 +124,7 @@ def _model(wanted: str, offer: Offer | None, current: str) -> tuple[str, bool]:
     session's worker has to look whether there is one: Claude knows more than it lists.
     """
     found = offers.model(wanted, offer).id
-    return found, found != current and all(one.id != found for one in offers.models(offer))
+    return found, found != current and not offers.lists(found, offer)
 
 
 def _require_may_bypass(options: SessionOptions, requested: RequestedOptions) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from pykoclaw_acp.errors import (
     ConfigurationError,
     DataDirectoryLocked,
-    DirectoryUnusable,
     Exhausted,
 )
 from pykoclaw_acp.link.places import DATABASE, LOCK_NAME, SERVES
@@ -57,7 +56,7 @@ class DataLock:
         except OSError as error:
             if (found := shortage.of(error)) is not None:
                 raise Exhausted(*found) from error
-            raise DirectoryUnusable(
+            raise trusted_path.unusable(
                 data_dir, error, "PYKOCLAW_DATA", "The data directory"
             ) from error
         try:

@@ -69,6 +69,25 @@ def make(path: str) -> None:
         os.chmod(path, 0o700)
 
 
+def unusable(
+    path: str | os.PathLike[str],
+    error: OSError,
+    setting: str | None = None,
+    what: str = "The directory",
+) -> errors.DirectoryUnusable:
+    """What to raise where `error` keeps `path` from being used; `setting` can name another place."""
+    blocks = os.path.abspath(path)
+    while not os.path.exists(blocks) and blocks != os.path.dirname(blocks):
+        blocks = os.path.dirname(blocks)  # what is below a closed directory cannot be seen
+    found = os.stat(blocks)
+    may, bits = ("rwx", 0o700) if os.path.isdir(blocks) else ("rw", 0o600)
+    owned = isinstance(error, PermissionError) and found.st_uid == os.geteuid()
+    closed = owned and found.st_mode & bits != bits
+    ways = [f"give yourself access (`chmod u+{may} {blocks}`)"] if closed else []
+    ways += [] if setting is None else [f"set {setting} to another directory"]
+    return errors.DirectoryUnusable(path, error, ways, what)
+
+
 def examine(path: str, group: int | None = None) -> list[Weakness]:
     """Weaknesses of `path` and its ancestors, as far as they exist; members of `group` are trusted.
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from pykoclaw_acp.config import loading
-from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
+from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.link import places
 from pykoclaw_acp.link.places import (
     Places,
@@ -24,7 +24,7 @@ from pykoclaw_acp.link.places import (
     try_lock,
 )
 from pykoclaw_acp.store.lock import DataLock
-from pykoclaw_acp.system import dotenv
+from pykoclaw_acp.system import dotenv, trusted_path
 
 FILES = [
     "PYKOCLAW_DATA=/plain\nPYKOCLAW_STATE=relative/../state\nPYKOCLAW_SOCKET=~/s.sock\n",
@@ -195,11 +195,11 @@ def test_access_is_advised_only_where_it_is_missing(tmp_path: Path) -> None:
     denied = PermissionError(errno.EACCES, "Permission denied")
     missing = FileNotFoundError(errno.ENOENT, "No such file or directory")
     for path, error in ((tmp_path / "below", denied), (tmp_path, missing)):
-        assert "chmod" not in str(DirectoryUnusable(path, error, "X"))
+        assert "chmod" not in str(trusted_path.unusable(path, error, "X"))
     tmp_path.chmod(0)
     way = f"give yourself access (`chmod u+rwx {tmp_path}`), or set X to another directory."
     for path in (tmp_path, tmp_path / "below"):
-        said = str(DirectoryUnusable(path, denied, "X"))
+        said = str(trusted_path.unusable(path, denied, "X"))
         assert said.endswith(f"Permission denied. Nothing was changed. To mend it, {way}")
 
 
