@@ -36,4 +36,7 @@ async def until(stack: Stack, state: str) -> None:
 
 
 async def _compared(stack: Stack, state: str) -> bool:
-    return await condition(stack) == state
+    try:
+        return await condition(stack) == state
+    except front.DaemonAbsent:  # one that served without its store makes way for one with it
+        return False

@@ -19,7 +19,7 @@ from tests.folds import is_part, told
 from tests.promises import ENDED
 
 LONG = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
-MOMENTS = 10 if LONG else 1
+MOMENTS = 7 if LONG else 1
 SHORT = {"turn_end_committed"}
 # Steps that a turn reaches many times; each is tried at seeded times.
 REPEATED = {
