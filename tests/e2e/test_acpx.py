@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import shlex
+import shutil
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,14 @@ WAIT = 180  # seconds
 pytestmark = pytest.mark.long
 
 Message = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _socket_directory(stack: Stack) -> Iterator[None]:
+    """Removed at the end: acpx keeps its sockets there, whatever TMPDIR says, and leaves it."""
+    yield
+    home = hashlib.sha256(str(stack.home).encode()).hexdigest()
+    shutil.rmtree(f"/tmp/acpx-{home[:10]}", ignore_errors=True)
 
 
 async def begin(stack: Stack, *arguments: str) -> Process:
