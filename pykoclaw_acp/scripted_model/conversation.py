@@ -30,8 +30,9 @@ _NOT_A_PROMPT = (
     "[Image: source: ",
     "[Image: original ",
 )
-# Prompts sent while a turn runs are handed to the model in a message of role `system`, each between
-# a head and advice.
+# Prompts sent while a turn runs are handed to the model in a message of role `system`, or (CLI 2.1.332)
+# in blocks beside the tool's result, each between a head and advice.
+_FOLDED_HEAD = "The user sent a new message while you were working:\n"
 _FOLDED = re.compile(
     r"(?:^|\n\n)The user sent a new message while you were working:\n(.*?)"
     r"(?=\n\nThis is how Claude Code|\n\nIMPORTANT:|\n\nThe user sent a new message while you were working:\n|$)",
@@ -109,35 +110,19 @@ def read_conversation(body: dict[str, Any]) -> RequestConversation:
     for raw in body["messages"]:
         role, blocks = raw.get("role", ""), _blocks(raw.get("content"))
         texts = [block["text"] for block in blocks if block.get("type") == "text"]
-        if role == "system":
-            folded = [found for text in texts for found in _FOLDED.findall(text.strip())]
-            messages.extend(RequestMessage("user", text) for text in folded)
-            prompts.extend(RequestPrompt(text, responses, folded=True) for text in folded)
-            continue
-        if role == "assistant" and previous_role != "assistant":
-            responses += 1
-        if role == "user":
-            prompts.extend(RequestPrompt(text, responses) for text in _prompt_texts(texts))
-        previous_role = role
-        messages.append(
-            RequestMessage(
-                role,
-                "\n".join(
-                    cleaned for text in texts if (cleaned := _CLI_BLOCK.sub("", text).strip())
-                ),
-                tuple(
-                    ToolUse(block["id"], block["name"])
-                    for block in blocks
-                    if block.get("type") == "tool_use"
-                ),
-                tuple(
-                    RequestToolResult(block["tool_use_id"], _flatten(block.get("content")))
-                    for block in blocks
-                    if block.get("type") == "tool_result"
-                ),
-                tuple(_attachments(blocks)),
-            )
-        )
+        heads = {"user": _FOLDED_HEAD, "system": ""}
+        notes = [text for text in texts if role in heads and text.startswith(heads[role])]
+        folded = [found for text in notes for found in _FOLDED.findall(text.strip())]
+        if role != "system":
+            texts = [text for text in texts if text not in notes]
+            if role == "assistant" and previous_role != "assistant":
+                responses += 1
+            if role == "user":
+                prompts.extend(RequestPrompt(text, responses) for text in _prompt_texts(texts))
+            previous_role = role
+            messages.append(_message(role, texts, blocks))
+        messages.extend(RequestMessage("user", text) for text in folded)
+        prompts.extend(RequestPrompt(text, responses, folded=True) for text in folded)
     return RequestConversation(tuple(messages), tuple(prompts), responses)
 
 
@@ -153,6 +138,25 @@ def first_line(prompt: str) -> str:
     requests = _USER_REQUEST.findall(prompt)
     lines = (requests[-1] if requests else prompt).strip().splitlines()
     return lines[0].strip() if lines else ""
+
+
+def _message(role: str, texts: list[str], blocks: list[dict[str, Any]]) -> RequestMessage:
+    cleaned = [_CLI_BLOCK.sub("", text).strip() for text in texts]
+    return RequestMessage(
+        role,
+        "\n".join(text for text in cleaned if text),
+        tuple(
+            ToolUse(block["id"], block["name"])
+            for block in blocks
+            if block.get("type") == "tool_use"
+        ),
+        tuple(
+            RequestToolResult(block["tool_use_id"], _flatten(block.get("content")))
+            for block in blocks
+            if block.get("type") == "tool_result"
+        ),
+        tuple(_attachments(blocks)),
+    )
 
 
 def _prompt_texts(texts: list[str]) -> list[str]:

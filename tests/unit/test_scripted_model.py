@@ -291,6 +291,14 @@ class TestPosition:
         both = answer(body(*before, folded("first", "second\n\nhalf"))).conversation
         assert [one.text for one in both.prompts[-2:]] == ["first", "second\n\nhalf"]
         assert [one.text for one in both.messages[-2:]] == ["first", "second\n\nhalf"]
+        beside = result("1")
+        beside["content"] += [*folded("first")["content"], *folded("second")["content"]]
+        request = body(*before[:-1], beside)
+        assert answered_text(request) == "original", "as the CLI 2.1.332 sends them"
+        assert [one.text for one in answer(request).conversation.prompts[-2:]] == [
+            "first",
+            "second",
+        ]
 
 
 class TestAnswers:
