@@ -34,8 +34,8 @@ _NOT_A_PROMPT = (
 # in blocks beside the tool's result, each between a head and advice.
 _FOLDED_HEAD = "The user sent a new message while you were working:\n"
 _FOLDED = re.compile(
-    r"(?:^|\n\n)The user sent a new message while you were working:\n(.*?)"
-    r"(?=\n\nThis is how Claude Code|\n\nIMPORTANT:|\n\nThe user sent a new message while you were working:\n|$)",
+    rf"(?:^|\n\n){_FOLDED_HEAD}(.*?)"
+    rf"(?=\n\nThis is how Claude Code|\n\nIMPORTANT:|\n\n{_FOLDED_HEAD}|$)",
     re.DOTALL,
 )
 _USER_REQUEST = re.compile(r"<user_request>(.*?)</user_request>", re.DOTALL)
@@ -110,11 +110,10 @@ def read_conversation(body: dict[str, Any]) -> RequestConversation:
     for raw in body["messages"]:
         role, blocks = raw.get("role", ""), _blocks(raw.get("content"))
         texts = [block["text"] for block in blocks if block.get("type") == "text"]
-        heads = {"user": _FOLDED_HEAD, "system": ""}
-        notes = [text for text in texts if role in heads and text.startswith(heads[role])]
+        notes = [text for text in texts if _has_folded(role, text)]
         folded = [found for text in notes for found in _FOLDED.findall(text.strip())]
         if role != "system":
-            texts = [text for text in texts if text not in notes]
+            texts = [text for text in texts if not _has_folded(role, text)]
             if role == "assistant" and previous_role != "assistant":
                 responses += 1
             if role == "user":
@@ -138,6 +137,11 @@ def first_line(prompt: str) -> str:
     requests = _USER_REQUEST.findall(prompt)
     lines = (requests[-1] if requests else prompt).strip().splitlines()
     return lines[0].strip() if lines else ""
+
+
+def _has_folded(role: str, text: str) -> bool:
+    """Whether the block hands over prompts that were sent while a turn ran."""
+    return role == "system" or (role == "user" and text.startswith(_FOLDED_HEAD))
 
 
 def _message(role: str, texts: list[str], blocks: list[dict[str, Any]]) -> RequestMessage:
