@@ -64,7 +64,6 @@ class Dialer:
         self.places = places
         self._timeout = _timeout(TIMEOUT) if timeout is None else timeout
         self._recovery = _timeout(RECOVERY) if timeout is None else timeout
-        self._children: list[Starting] = []
         self._starting: Starting | None = None
         self.deadline = 0.0  # for the daemon that is starting, monotonic
         self._lock = lock
@@ -118,7 +117,6 @@ class Dialer:
         already.
         """
         self.pause = 0.0
-        self._children = [child for child in self._children if not child.reap()]
         if self._starting is not None and not self._check_ready(self._starting):
             return None
         try:
@@ -195,7 +193,6 @@ class Dialer:
 
         scope = self._scope and can_have_scope()
         self._starting = Starting(self.places, scope=scope, lock=self._lock)
-        self._children.append(self._starting)
         self.deadline = time.monotonic() + self._recovery
         return None
 

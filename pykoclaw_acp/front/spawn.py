@@ -1,5 +1,5 @@
 """Start a daemon that outlives its client: in its own session and scope, with none of the client's
-files open.
+files open, and no child of the front, as clients end the tree of processes below their agent.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Starting:
         read, write = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(read, False)
         try:
-            self._pid = _start(
+            _start(
                 _command(places, scope=scope),
                 _environment(places),
                 _open_log(places.log),
@@ -87,11 +87,10 @@ class Starting:
         return readiness.kind(self._said)
 
     def reap(self) -> bool:
-        """Reap it; True if it has ended."""
-        try:
-            return os.waitpid(self._pid, os.WNOHANG)[0] == self._pid
-        except ChildProcessError:
-            return True
+        """True: it is no child. Fronts of earlier versions, which import this module after an
+        upgrade, ask.
+        """
+        return True
 
     def close(self) -> None:
         """Close the pipe."""
@@ -154,8 +153,8 @@ def _open_log(path: str) -> int:
 
 def _start(
     command: list[str], environment: dict[str, str], log: int, pipe: int, lock: int | None
-) -> int:
-    """Fork and exec; importing `subprocess` would take longer than everything else here."""
+) -> None:
+    """Fork twice and exec; importing `subprocess` would take longer than everything else here."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
         environment[readiness.VARIABLE] = str(pipe)
@@ -165,7 +164,10 @@ def _start(
         if pid == 0:
             kept = (pipe,) if lock is None else (pipe, lock)
             _become(command, environment, (nothing, log, log), kept)
-        return pid
+        try:  # noqa: SIM105  an import of `contextlib` would cost 1 ms
+            os.waitpid(pid, 0)
+        except ChildProcessError:  # the client has SIGCHLD ignored
+            pass
     finally:
         os.close(nothing)
         os.close(log)
@@ -184,11 +186,13 @@ def _become(
     streams: tuple[int, int, int],
     kept: tuple[int, ...],
 ) -> None:
-    """Exec the daemon, in the child, with these streams, and the pipe and the lock; if that fails,
-    say why to the front, and in the log.
+    """Exec the daemon, in a child of this child that nobody waits for, with these streams, and the
+    pipe and the lock; if that fails, say why to the front, and in the log.
     """
     try:
         os.setsid()
+        if os.fork():
+            return
         os.chdir("/")
         for descriptor, source in enumerate(streams):
             os.dup2(source, descriptor)

@@ -59,8 +59,11 @@ async def session(stack: Stack) -> AsyncIterator[str]:
     node.require(HERE)
     (made,) = await run(stack, "sessions", "new")
     assert made["created"] is True
+    daemon = stack.daemon_pid()
     yield str(made["acpxSessionId"])
     (closed,) = await run(stack, "sessions", "close")
+    # acpx has ended its agent several times, with all that it had seen below it
+    assert stack.daemon_pid() == daemon is not None
     assert closed["action"] == "session_closed"
     assert logs(stack)
     assert warnings(*logs(stack)) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.system import processes
 from tests.e2e.commands import run
 from tests.e2e.harness import Client, Stack, script, text
 from tests.waiting import eventually
@@ -27,6 +28,24 @@ async def named(client: Client) -> Client:
     """A client that is not Mitto, which gives no name sometimes."""
     await client.initialize(clientInfo={"name": "editor", "version": "1"})
     return client
+
+
+async def test_daemon_outlives_the_tree_of_its_client(stack: Stack) -> None:
+    """As acpx and editors end their agent: with every process below it."""
+    client = await named(await stack.spawn_front())
+    session = await client.new(stack.work)
+    client.prompting(session, script("bash touch begun; while [ ! -e go ]; do sleep 0.1; done"))
+    await client.until((stack.work / "begun").exists)
+    tree = [client.process.pid]
+    for pid in tree:
+        tree += processes.children(pid)
+    for pid in reversed(tree):
+        os.kill(pid, signal.SIGTERM)
+    await client.gone()
+    (stack.work / "go").touch()
+    other = await named(await stack.spawn_front())
+    await other.load(session, stack.work)
+    await other.until(lambda: stack.rows("SELECT state FROM acp_turns") == [{"state": "done"}])
 
 
 @pytest.mark.long

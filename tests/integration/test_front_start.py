@@ -4,7 +4,6 @@ will be none.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from pykoclaw_acp.front.call import NoDaemon, call
 from pykoclaw_acp.front.dial import MAX_START_ATTEMPTS
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import LOCK_NAME, Places, lock_holder
+from pykoclaw_acp.system import processes
 from tests.integration.front_harness import FAKE_START, WAIT, Client
 from tests.waiting import eventually_sync
 
@@ -87,7 +87,8 @@ def test_a_front_starts_a_daemon_that_outlives_it(places: Places) -> None:
         client.request("session/new")
         pid = client.message()["result"]
         environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        assert os.getsid(pid) == pid
+        assert os.getsid(pid) != os.getsid(client.process.pid)
+        assert processes.children(client.process.pid) == []
         client.process.kill()
         client.process.wait()
     with Client(places) as client:
@@ -314,7 +315,7 @@ def test_call_starts_daemon_only_if_allowed(
     assert call(places, "m", {}) == pid
     assert starts(places) == [f"{pid} / [0, 1, 2]"]
     Path(places.lock).unlink()
-    os.waitpid(pid, 0)
+    eventually_sync(lambda: has_ended(pid))
 
 
 def test_a_call_says_why_there_is_no_daemon(
@@ -325,5 +326,5 @@ def test_a_call_says_why_there_is_no_daemon(
     with pytest.raises(StartupError, match=r"^No\. The daemon's log is ") as failed:
         call(places, "m", {}, start=True)
     assert failed.value.exit_code == 78
-    with contextlib.suppress(ChildProcessError):  # the call may have reaped it
-        os.waitpid(int(starts(places)[0].split()[0]), 0)
+    pid = int(starts(places)[0].split()[0])
+    eventually_sync(lambda: has_ended(pid))
