@@ -327,6 +327,8 @@ async def _end_turn(
         outcome = (
             endings.background_lost(why.message, why.kind)
             if left.background
+            else endings.CANCELLED
+            if turn.cancelled.is_set()
             else endings.interrupted(spoke=spoke, kind=why.kind, message=why.message)
         )
         if turn.unsaid:

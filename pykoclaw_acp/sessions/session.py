@@ -258,6 +258,8 @@ class Session(SessionParts):
         for one in given:
             self.deduplication.expect(one)
             one.waited = one is not turn
+            if one.cancelled.is_set():
+                self._tasks.start(self.runner.stop(one))
         self.unclaimed.start_behind(given[-1])
         self._hold_lock(turn)
         self._queue.go_on(turn, steered)

@@ -206,6 +206,11 @@ def dispatch(turn_id: str, epoch: int) -> Statement:
     )
 
 
+def ask_cancel(turn_id: str) -> Statement:
+    """The worker was told to stop the turn."""
+    return Statement("UPDATE acp_turns SET cancel_asked = 1 WHERE turn_id = ?", (turn_id,))
+
+
 def start(turn_id: str, taken_by: str | None = None) -> Statement:
     """`dispatched` to `running`: Claude has taken it up, or the turn that runs has."""
     return Statement(
@@ -254,7 +259,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
     rows = await database.read(
         "SELECT t.turn_id, t.acp_session_id, t.prompt, t.request_key, t.idempotency_key, t.fingerprint, t.created_at,"  # noqa: S608
         " t.client, t.instance, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, t.detached, t.attempts,"
-        " t.task_id, t.taken_by, t.first_seq IS NULL AND t.taken_by IS NULL AND NOT EXISTS"
+        " t.task_id, t.cancel_asked, t.taken_by, t.first_seq IS NULL AND t.taken_by IS NULL AND NOT EXISTS"
         " (SELECT 1 FROM acp_events e WHERE e.turn_id = t.turn_id),"
         " EXISTS (SELECT 1 FROM acp_events e"
         " WHERE e.turn_id = t.turn_id AND e.kind NOT IN ('user_message', 'title_changed'))"
@@ -275,7 +280,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
         *rest,
     ) in rows:
         client, client_process, sent, state, epoch, origin, *more = rest
-        unattended, detached, attempts, task_id, taken_by, unsaid, spoke = more
+        unattended, detached, attempts, task_id, cancel_asked, taken_by, unsaid, spoke = more
         keys = PromptKeys(request, idempotency, fingerprint)
         turn = Turn(
             turn_id,
@@ -291,6 +296,8 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
         turn.sent, turn.unattended, turn.attempts = sent or 0, bool(unattended), attempts
         turn.task_id, turn.detached, turn.recovered = task_id, bool(detached), True
         turn.taken_by, turn.unsaid = taken_by, bool(unsaid) and turn.state != TurnState.QUEUED
+        if cancel_asked:
+            turn.cancelled.set()
         found.append(UnfinishedTurn(turn, epoch, origin == TurnOrigin.BACKGROUND))
     return found
 

@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import signal
 import time
 
 import pytest
 
 from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness.logs import logs
 from tests.e2e.harness.seen import seen
 from tests.folds import told
 
@@ -253,6 +256,31 @@ async def test_server_ends_during_turn(stack: Stack, end: str, work: str) -> Non
     assert status == 0
     assert took < 3
     await stack.nothing_left(1)
+    assert states(stack, session) == ["cancelled"]
+
+
+@pytest.mark.parametrize("adopted", [pytest.param(True, marks=pytest.mark.long), False])
+async def test_worker_and_daemon_die_before_claude_stops(stack: Stack, adopted: bool) -> None:
+    client = await stack.spawn_front()
+    await client.initialize()
+    session = await client.new(stack.work)
+    pending = client.prompting(session, ENDLESS)
+    await client.until(lambda: "word3" in client.text(session))
+    claude, daemon = stack.claude(session), stack.daemon_pid()
+    assert claude is not None
+    assert daemon is not None
+    os.kill(claude.pid, signal.SIGSTOP)
+    client.cancel(session)
+    await client.until(lambda: stack.rows("SELECT 1 FROM acp_turns WHERE cancel_asked"))
+    worker = stack.worker(session).pid
+    if adopted:
+        os.kill(daemon, signal.SIGKILL)
+        await client.until(lambda: '"recovered"' in "".join(logs(stack)))
+        os.kill(worker, signal.SIGKILL)
+    else:
+        for pid in (worker, daemon):
+            os.kill(pid, signal.SIGKILL)
+    assert (await client.answer(pending))["stopReason"] == "cancelled"
     assert states(stack, session) == ["cancelled"]
 
 

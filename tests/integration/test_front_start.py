@@ -131,7 +131,7 @@ def test_one_of_ten_fronts_restarts_killed_daemon(places: Places) -> None:
             client.request("session/new")
         (second,) = {client.message()["result"] for client in clients}
         assert second != first
-        eventually_sync(lambda: not Path(f"/proc/{first}").exists())  # its front has reaped it
+        eventually_sync(lambda: has_ended(first))
     assert len(starts(places)) == 2
 
 

@@ -199,6 +199,17 @@ async def test_a_silent_end_leaves_the_log(s: Subject) -> None:
         await s.journal.finish(session, "nothing", CANCELLED, (), silent=True)
 
 
+async def test_cancel_that_was_asked_for_is_known(s: Subject) -> None:
+    session = await s.session()
+    key = PromptKeys(request="front:1")
+    await s.journal.accept(prompt(session, "a", keys=key))
+    for asked in (False, True):
+        known = await s.journal.find_unfinished(session, key)
+        assert known is not None
+        assert known.cancelled.is_set() == asked
+        await s.journal.ask_cancel("a")
+
+
 async def test_a_background_turn_is_nobodys_prompt(s: Subject) -> None:
     session = await s.session()
     await s.ended(session, "mine")

@@ -80,6 +80,7 @@ class TurnRow:
     detached: bool = False
     state: TurnState = TurnState.QUEUED
     dispatched: bool = False
+    cancel_asked: bool = False
     started: bool = False
     attempts: int = 0
     answered: bool = False

@@ -53,6 +53,13 @@ class MemoryTurnJournal(MemoryStore):
     async def undo_attempt(self, turn_id: str) -> None:
         await self.database.write(lambda: self._count(turn_id, -1))
 
+    async def ask_cancel(self, turn_id: str) -> None:
+        def ask() -> None:
+            if turn_id in self.database.turns:
+                self.database.turns[turn_id].cancel_asked = True
+
+        await self.database.write(ask)
+
     async def in_transcript(self, session_id: str, turn_id: str) -> bool:
         return (session_id, turn_id) in self.database.read().transcript_turns
 
@@ -228,6 +235,8 @@ class MemoryTurnJournal(MemoryStore):
         found = Turn(row.turn_id, session_id, row.content, row.keys, client=row.client)
         found.client_process, found.state, found.recovered = row.client_process, row.state, True
         found.detached = row.detached
+        if row.cancel_asked:
+            found.cancelled.set()
         return found
 
     async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:

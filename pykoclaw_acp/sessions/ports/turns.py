@@ -31,6 +31,11 @@ class TurnJournal(Store, Protocol):
     async def undo_attempt(self, turn_id: str) -> None:
         """Undo `begin_attempt` for a turn that is still `queued`."""
 
+    async def ask_cancel(self, turn_id: str) -> None:
+        """The worker was told to stop the turn: whatever ends it from now on, it ends `cancelled`.
+        Raises StoreUnavailable.
+        """
+
     async def in_transcript(self, session_id: str, turn_id: str) -> bool:
         """Whether a transcript of the session that was looked at has the turn's prompt."""
 

@@ -18,7 +18,7 @@ from pykoclaw_acp.channel.frames import Interrupt, Prompt
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import StoreClosed, WorkerFailed
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model import limit_waits, prompt_text
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
@@ -181,6 +181,9 @@ class TurnRunner:
         except ConnectionError:
             overdue.cancel()
             await turn.over()
+            return
+        with contextlib.suppress(StoreUnavailable, StoreClosed):  # the worker knows
+            await self._journal.ask_cancel(turn.turn_id)
 
     async def _kill_if_it_goes_on(self, turn: Turn) -> None:
         troubles = -1

@@ -48,6 +48,10 @@ class SqlTurnJournal(SqlStore):
         """Undo `begin_attempt` for a turn that is still `queued`."""
         await self._run(turns.count_attempt(turn_id, -1))
 
+    async def ask_cancel(self, turn_id: str) -> None:
+        """The worker was told to stop the turn."""
+        await self._run(turns.ask_cancel(turn_id))
+
     async def in_transcript(self, session_id: str, turn_id: str) -> bool:
         """Whether a transcript of the session that was looked at has the turn's prompt."""
         return await turns.in_transcript(self._database, session_id, turn_id)
