@@ -14,6 +14,7 @@ from pykoclaw_acp.protocol.jsonrpc import decode_params
 from pykoclaw_acp.protocol.messages import HttpHeader, StdioServer, WebServer
 
 MAX_SERVERS: Final = 200
+NO_NAME: Final = "__proto__"  # of a property in JavaScript, in which Claude's CLI is written
 _TRANSPORTS: Final = ("stdio", "http", "sse")
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 _CONTROL: Final = re.compile(r"[\x00-\x20\x7f]")
@@ -32,6 +33,8 @@ def servers(raw: list[msgspec.Raw]) -> tuple[McpServer, ...]:
         server = _server(bytes(one), place)
         if not server.name:
             raise InvalidParams(f"`{place}.name`: must not be empty.")
+        if server.name == NO_NAME:
+            raise InvalidParams(f"`{place}.name`: Claude cannot have a server named {NO_NAME}.")
         if server.name in taken:
             raise InvalidParams(f"`{place}.name`: two servers have the same name.")
         taken[server.name] = server

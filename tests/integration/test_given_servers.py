@@ -59,6 +59,7 @@ async def test_each_transport_reaches_the_worker(tmp_path: Path) -> None:
             ".headers[0].value`: must be one line",
         ),
         ({"name": ""}, ".name`: must not be empty"),
+        ({"name": "__proto__"}, ".name`: Claude cannot have a server named __proto__"),
     ],
 )
 async def test_bad_server_is_refused_in_words(
