@@ -1,4 +1,6 @@
-"""For which client a task works: what it logs and reads counts as that client's share."""
+"""For which client, or for which session's turns, a task works: what it reads counts as that share,
+and what it logs as that of the client.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from pykoclaw_acp.logging import share
 from pykoclaw_acp.logging.share import LogShare
 
 client: Final[ContextVar[object]] = ContextVar("client", default=None)
-"""Equal for all tasks that share; None: for no client."""
+"""Equal for all tasks that share: a client's process, or a session; None: for neither."""
 
 
 def of(process: object) -> LogShare:
@@ -19,7 +21,7 @@ def of(process: object) -> LogShare:
     return made
 
 
-def of_nobody() -> None:
-    """Let this task work for no client, whoever has started it."""
-    client.set(None)
+def of_session(session_id: str) -> None:
+    """Let this task work for the turns of a session, whichever client has started it."""
+    client.set(session_id)
     share.current.set(None)

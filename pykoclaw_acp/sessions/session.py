@@ -145,7 +145,7 @@ class Session(SessionParts):
 
     async def _run_turns(self) -> None:
         """Run one turn after the other, behind the one that another daemon's worker has, and rest."""
-        on_behalf.of_nobody()
+        on_behalf.of_session(self.id)
         try:
             if (adopted := self._queue.current) is not None:
                 await adopted.over()

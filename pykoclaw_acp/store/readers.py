@@ -19,14 +19,14 @@ Rows = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 
 
 class ReaderPool:
-    """Runs each query on an idle reader. If all are busy, clients that wait take turns, however many
-    queries each of them has.
+    """Runs each query on an idle reader. If all are busy, clients and sessions that wait take turns,
+    however many queries each of them has.
     """
 
     def __init__(self, readers: list[Connection]) -> None:
         self._readers = readers
         self._idle = list(readers)
-        self._waiting: dict[object, deque[asyncio.Future[Connection]]] = {}  # by client
+        self._waiting: dict[object, deque[asyncio.Future[Connection]]] = {}  # by whom for
         self._queries = Tasks()
 
     async def read(

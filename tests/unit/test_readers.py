@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from pykoclaw_acp import on_behalf
 from pykoclaw_acp.store.readers import ReaderPool
@@ -19,12 +22,13 @@ class Reader:
     async def close(self) -> None: ...
 
 
-async def test_client_waits_for_no_other_clients_queue() -> None:
+@pytest.mark.parametrize("work_for", [on_behalf.of, on_behalf.of_session])
+async def test_nobody_waits_for_queue_of_another(work_for: Callable[[str], object]) -> None:
     readers: list[Any] = [Reader(), Reader()]
     pool, order = ReaderPool(readers), []
 
     async def reading(client: str, times: int) -> None:
-        on_behalf.client.set(client)
+        work_for(client)
         await asyncio.gather(
             *(pool.read_with(lambda _: order.append(client)) for _ in range(times))
         )
