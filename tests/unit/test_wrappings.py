@@ -167,6 +167,7 @@ def test_users_name_further_prompts_for_all_clients() -> None:
         ([text("Fix [@a b.py](<file:///w/a b.py>) now")], "Fix @a b.py now"),
         ([text("```python\nprint(1)\n```\nWhy does this fail?")], "Why does this fail?"),
         ([text("~~~\nprint(1)")], "print(1)"),
+        ([text("Find **/*.py, ***all*** of ~~it~~, in src/**/a")], "Find **/*.py, all of it, in src/**/a"),
         ([text("---\n\x1b[1;31mRed\x1b[0m \u202ealert\u200b\x00")], "Red alert"),
         ([text("<ide_selection>x</ide_selection>\n\n3) Go 👨\u200d👩 on")], "Go 👨\u200d👩 on"),
         ([text("word " * 50)], "word " * 15 + "word…"),
