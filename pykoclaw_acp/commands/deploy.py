@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 from pykoclaw_acp.errors import CommandFailed
 
 PROGRAM: Final = "pykoclaw-acp"
-_IN_WHEEL: Final = Path(__file__).parents[1] / "units"
+IN_WHEEL: Final = Path(__file__).parents[1] / "units"
 _IN_CHECKOUT: Final = Path(__file__).parents[2] / "deploy"
 
 
@@ -31,7 +31,7 @@ def remove(system: bool) -> NoReturn:
 
 
 def _run(system: bool, *arguments: str) -> NoReturn:
-    folder = _IN_WHEEL if _IN_WHEEL.is_dir() else _IN_CHECKOUT
+    folder = IN_WHEEL if IN_WHEEL.is_dir() else _IN_CHECKOUT
     installer = folder / "install.sh"
     shell = shutil.which("sh")
     if shell is None or not installer.is_file():

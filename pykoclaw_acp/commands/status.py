@@ -33,7 +33,7 @@ def main(as_json: bool) -> None:
     if as_json:
         terminal.as_json(status)
         return
-    show.facts(_facts(status))
+    show.facts(facts(status))
     if status["workers"]:
         terminal.line()
         table_of(status["workers"])
@@ -43,7 +43,8 @@ def main(as_json: bool) -> None:
         terminal.line(f"{pending}: see `pykoclaw-acp approve`.")
 
 
-def _lag(daemon: dict[str, Any]) -> str:
+def loop_lag(daemon: dict[str, Any]) -> str:
+    """The lag of the daemon's event loop, in words."""
     milliseconds = daemon.get("loopLag")  # missing in the answer of an older daemon
     return (
         "not measured"
@@ -52,7 +53,8 @@ def _lag(daemon: dict[str, Any]) -> str:
     )
 
 
-def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
+def facts(status: dict[str, Any]) -> list[tuple[str, str]]:
+    """What `status` shows above its tables: names and values."""
     daemon, sessions, database = status["daemon"], status["sessions"], status["database"]
     workers = sum(worker["memory"] or 0 for worker in status["workers"])
     return [
@@ -64,7 +66,7 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("data", daemon["data"]),
         *_copied(daemon),
         ("memory", f"{show.size(daemon['memory'])}, workers {show.size(workers)}"),
-        ("loop lag", _lag(daemon)),
+        ("loop lag", loop_lag(daemon)),
         *_work(status),
         ("clients", f"{status['clients']} with a session open"),
         ("sessions", "cannot be read now" if sessions is None else _counts(sessions)),
@@ -76,7 +78,7 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         *_accounts(status.get("accounts", [])),
         *_others(status.get("otherSettings", [])),
-        *_scheduler(status.get("scheduler")),
+        *facts_of_scheduler(status.get("scheduler")),
         *_limit_waits(status.get("limitWaits", [])),
         *_trouble(database),
         *_conversion(status.get("conversion")),
@@ -158,7 +160,7 @@ def _copied(daemon: dict[str, Any]) -> list[tuple[str, str]]:
     return [("", f"a copy of {original}, found so {since} ago; what runs there goes on there")]
 
 
-def _scheduler(scheduler: dict[str, Any] | None) -> list[tuple[str, str]]:
+def facts_of_scheduler(scheduler: dict[str, Any] | None) -> list[tuple[str, str]]:
     """Who runs tasks; nothing if nobody does, and there are none."""
     if scheduler is None:  # an older daemon
         return []

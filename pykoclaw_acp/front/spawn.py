@@ -54,7 +54,7 @@ class Starting:
         os.set_blocking(read, False)
         try:
             _start(
-                _command(places, scope=scope),
+                command_line(places, scope=scope),
                 _environment(places),
                 _open_log(places.log),
                 write,
@@ -117,7 +117,8 @@ def _systemd_run() -> str | None:
     )
 
 
-def _command(places: Places, *, scope: bool) -> list[str]:
+def command_line(places: Places, *, scope: bool) -> list[str]:
+    """The command that starts the daemon; `scope`: in one of its own where systemd can give it."""
     daemon = [sys.executable, "-m", "pykoclaw_acp", "serve"]
     program = _systemd_run() if scope else None
     if program is None:

@@ -28,7 +28,7 @@ MOST_DEPTH: Final = 100  # of values inside of each other
 MOST_BYTES: Final = 3 * 512 * 1024  # of a line without its long strings
 MOST_TEXT: Final = 12 * 1024 * 1024  # characters of a string that are kept
 MOST_DATA: Final = 28 * 1024 * 1024  # of one that is ASCII, as base64 is: a byte each
-_STEP: Final = 128  # short strings that a step passes
+STEP: Final = 128  # short strings that a step passes
 
 _ESCAPE: Final = 6  # bytes of one, `\\u1234`, at most; a character is up to two of them
 _MARK: Final = re.compile(rb'"([0-9a-f]{32}-\d+)"')
@@ -113,7 +113,7 @@ def shorten(line: RawLine, messages: int = 1) -> Generator[None, None, Short]:
     budget = _Budget(messages)
     copied = at = count = 0
     while True:
-        if count % _STEP == 0:
+        if count % STEP == 0:
             yield
         count += 1
         begin = yield from _find_quote(line, at, budget)

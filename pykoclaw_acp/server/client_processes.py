@@ -50,7 +50,7 @@ def alive(words: str) -> bool | None:
     boot, _, rest = words.partition(":")
     space, _, process = rest.partition(":")
     pid, _, start = process.partition(":")
-    here = _here()
+    here = of_this_place()
     if (
         here is None
         or (boot, space) != (here.boot, str(here.space))
@@ -68,6 +68,7 @@ def _words(process: _Process) -> str:
 
 
 @cache
-def _here() -> _Process | None:
+def of_this_place() -> _Process | None:
+    """This process, whose machine and PID namespace others are compared with; None if it is unknown."""
     found = client_process.own()
     return None if found is None else msgspec.convert(found, _Process)

@@ -133,7 +133,7 @@ class CommandClient:
     def _line(
         self, session_id: str, logged: Logged, update: Update, event: Event | None, at: int | None
     ) -> bytes:
-        raw = _raw(event) if self._times is not None and event is not None else None
+        raw = without_bulk(event) if self._times is not None and event is not None else None
         told = EventNotification(
             session=session_id,
             seq=logged.seq,
@@ -145,7 +145,7 @@ class CommandClient:
         return encode_notification(EVENT, told)
 
 
-def _raw(event: Event) -> dict[str, Any] | None:
+def without_bulk(event: Event) -> dict[str, Any] | None:
     """The event, unless its update says all of it; without the images that this has, and colours."""
     if isinstance(event, UserMessage | Text | Thinking):
         return None

@@ -46,14 +46,14 @@ class LoopLag:
 
     def __init__(self, limit: float = LIMIT) -> None:
         self.rounds = 0  # that have begun
-        self._limit = limit
+        self.limit = limit  # s; a round that takes longer is told of
         self._since = 0.0  # when this round began (s, monotonic); 0: the loop waits
         self._cpu = 0.0  # CPU time of its thread then, or up to CPU_LOOK before (s)
         self._cpu_asked = 0.0  # when that was (s, monotonic)
         self._worst: deque[tuple[int, float]] = deque()  # by second, in order
         self._seen: tuple[float, Doing] | None = None
         self._work = threading.Event()  # wakes the watcher
-        self._resting = False
+        self.resting = False  # the watcher sleeps until there is work
         self._ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -90,7 +90,7 @@ class LoopLag:
         if now - self._cpu_asked >= CPU_LOOK:
             self._cpu, self._cpu_asked = time.thread_time(), now
         self._since = now
-        if self._resting:
+        if self.resting:
             self._work.set()
 
     def ends(self) -> None:
@@ -105,7 +105,7 @@ class LoopLag:
         else:
             self._forget(second)
             self._worst.append((second, seconds))
-        if seconds >= self._limit:
+        if seconds >= self.limit:
             self._tell(since, seconds)
 
     def _tell(self, since: float, seconds: float) -> None:
@@ -130,18 +130,22 @@ class LoopLag:
             idle = 0 if since else idle + 1
             if idle > REST:
                 self._work.clear()
-                self._resting = True
+                self.resting = True
                 if not self._since and not self._ended:
                     self._work.wait()
-                self._resting = False
+                self.resting = False
                 idle = 0
-            elif (
-                since
-                and time.monotonic() - since >= self._limit
-                and (self._seen is None or self._seen[0] != since)
-            ):
+            elif since and time.monotonic() - since >= self.limit and not self._has_seen(since):
                 self._seen = since, self._look()
             time.sleep(LOOK)
+
+    @property
+    def seen(self) -> bool:
+        """Whether it is known what the current round does, which is over the limit."""
+        return self._has_seen(self._since)
+
+    def _has_seen(self, since: float) -> bool:
+        return self._seen is not None and self._seen[0] == since
 
     def _look(self) -> Doing:
         frame = sys._current_frames().get(self._thread)

@@ -89,7 +89,7 @@ class Confirmations:
         position, and only what it leaves to others is settled. The caller notes the position next,
         without awaiting: both are written together.
         """
-        cursors = await self._cursors(session_id, reader.client)
+        cursors = await self.cursors(session_id, reader.client)
         here = {one.client_process for one in others}
         claimant = Claimant(
             reader,
@@ -120,7 +120,7 @@ class Confirmations:
 
     async def predecessors(self, session_id: str, reader: Reader) -> set[str]:
         """The reader's process, and those that it goes on for in the session."""
-        cursors = await self._cursors(session_id, reader.client)
+        cursors = await self.cursors(session_id, reader.client)
         found = {reader.client_process}
         while more := {one.client_process for one in cursors if one.used_by in found} - found:
             found |= more
@@ -128,7 +128,7 @@ class Confirmations:
 
     async def knows(self, session_id: str, reader: Reader) -> bool:
         """Whether the reader's process has a cursor of its own in the session."""
-        cursors = await self._cursors(session_id, reader.client)
+        cursors = await self.cursors(session_id, reader.client)
         return any(one.client_process == reader.client_process for one in cursors)
 
     async def written(self, limit: float) -> None:
@@ -155,7 +155,7 @@ class Confirmations:
                 self._write_soon(), name="write-confirmations"
             )
 
-    async def _cursors(self, session_id: str, client: str) -> list[Cursor]:
+    async def cursors(self, session_id: str, client: str) -> list[Cursor]:
         """Cursors of this client name, with pending changes applied."""
         look = _Look((session_id, client))
         self._looks.add(look)

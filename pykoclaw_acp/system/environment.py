@@ -105,7 +105,7 @@ _ALWAYS: Final = SETTINGS | KEYS | {"ANTHROPIC_BASE_URL"} | NETWORK | TUNING | _
 _WITH_CLOUD: Final = _ALWAYS | SWITCHES | CLOUD
 _OURS: Final = "PYKOCLAW_"
 # Where the daemon is, and what only the process that has them reads.
-_NOT_COMPARED: Final = SETTINGS | {
+NOT_COMPARED: Final = SETTINGS | {
     "PYKOCLAW_ACP_LOG_LEVEL",
     "PYKOCLAW_CRASH_AT",
     "PYKOCLAW_DAEMON_TIMEOUT",
@@ -134,7 +134,7 @@ def of_daemon(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if (name.startswith(_OURS) or name == CONFIGURATION) and name not in _NOT_COMPARED and value
+        if (name.startswith(_OURS) or name == CONFIGURATION) and name not in NOT_COMPARED and value
     }
 
 

@@ -73,7 +73,7 @@ class ClaudeSession:
         said = spec.told.partition(STATES)[2]
         self._states = ServerStates(said, spec.options, self.permissions, self._report_background)
         self._quiet = False  # nobody reads the turn's answer
-        self._client: ClaudeSDKClient | None = None
+        self.client: ClaudeSDKClient | None = None  # of the CLI that is connected
         self.stderr: deque[str] = deque(maxlen=20)  # last lines of the CLI
         self.turns = CurrentTurns()
         self._reported = Reported()
@@ -90,15 +90,15 @@ class ClaudeSession:
     async def connect(self) -> None:
         """Start the CLI: resume, or begin under the ACP id; raises ClaudeNotStarted."""
         start = Start(self._spec, self._temporary, self.servers, self.permissions, self.stderr)
-        self._client, self.claude_session_id, self.fresh = await start.connect()
-        self._translator.side_events.connected(self._client)
+        self.client, self.claude_session_id, self.fresh = await start.connect()
+        self._translator.side_events.connected(self.client)
         await self._transcript.connected(self.claude_session_id)
-        await self.choices.connected(self._client)
+        await self.choices.connected(self.client)
 
     @property
     def alive(self) -> bool:
         """Whether the CLI can take a prompt; its death is noticed after some 10 ms."""
-        return self._client is None or sdk_private.cli_lives(self._client)
+        return self.client is None or sdk_private.cli_lives(self.client)
 
     @property
     def background(self) -> int:
@@ -119,8 +119,8 @@ class ClaudeSession:
 
     async def ask(self) -> None:
         """Ask the CLI something, which it answers at once if it can take a prompt up."""
-        assert self._client is not None
-        await self._client.get_mcp_status()
+        assert self.client is not None
+        await self.client.get_mcp_status()
 
     async def prompt(self, prompt: Prompt | Steer) -> None:
         """Send a prompt to Claude, for a turn of its own or for the one that runs; the end of its
@@ -132,10 +132,10 @@ class ClaudeSession:
             return
         await self.choices.settled()
         await self._interrupts.answered()
-        if self._client is not None:
-            await self._states.retry(self._client)
+        if self.client is not None:
+            await self._states.retry(self.client)
             self._translator.instead = await instead_of(
-                self._client, prompt.content, self._states.without_secrets, self._states.account
+                self.client, prompt.content, self._states.without_secrets, self._states.account
             )
         self.turns.expect(prompt.turn_id)
         self._ends.failure = None
@@ -148,15 +148,15 @@ class ClaudeSession:
         await self._query(await self.choices.prepared(prompt))
 
     async def _query(self, prompt: Prompt | Steer) -> None:
-        assert self._client is not None
-        await self._client.query(content.messages(prompt.content, prompt.turn_id))
+        assert self.client is not None
+        await self.client.query(content.messages(prompt.content, prompt.turn_id))
 
     async def interrupt(self, turn_id: str) -> None:
         """Interrupt the turn, repeatedly until its result comes. If it has ended: that with which Claude
         goes on by itself, or the subagents. A steering prompt is taken back; if it was taken up, as
         the CLI says a moment later, the turn that did is interrupted.
         """
-        if (client := self._client) is None:
+        if (client := self.client) is None:
             return
         turn_id = self.turns.alone or turn_id  # which may have begun since the cancel
         if not self.turns:
@@ -186,22 +186,22 @@ class ClaudeSession:
         """Carry out a request of the daemon."""
         if isinstance(request, StopSubagents) and (own := self.turns.alone):
             await self.interrupt(own)
-        return await self._requests.carry_out(self._client, request)
+        return await self._requests.carry_out(self.client, request)
 
     async def close(self) -> None:
         """Interrupt the turn that runs, and end the CLI with its background tasks."""
         self._states.close()
         self._work.close()
-        if self._client is not None:
+        if self.client is not None:
             passed = await self._transcript.is_passed(self.claude_session_id)
-            await ending.end(self._client, bool(self.turns), busy=self.busy, passed=passed)
+            await ending.end(self.client, bool(self.turns), busy=self.busy, passed=passed)
 
     # --- the pump
 
     async def run(self) -> None:
         """Process messages until the CLI ends; raises the SDK's error unless it ended by itself."""
-        assert self._client is not None
-        async for message, frame in raw_frames.received(self._client, self._named.rename):
+        assert self.client is not None
+        async for message, frame in raw_frames.received(self.client, self._named.rename):
             turn_id = self.turns.running
             try:
                 self.steered.follow(frame, turn_id or self.turns.prompted)
@@ -246,9 +246,9 @@ class ClaudeSession:
             await self._reported.told()
 
     async def _look_at_servers(self, message: Message) -> None:
-        if self._client is None or self.turns.running is None or self._quiet:
+        if self.client is None or self.turns.running is None or self._quiet:
             return
-        for event in await self._states.look(message, self._client, self.turns.running):
+        for event in await self._states.look(message, self.client, self.turns.running):
             self._put(event)
 
     def _report_background(self) -> None:

@@ -111,7 +111,7 @@ def _serve(control: socket.socket, workers: set[int], translate: Callable[[bytes
                 return
             *lines, received = (received + data).split(b"\n")
             for line in filter(None, lines):
-                forked = _launch(line, translate)
+                forked = launch(line, translate)
                 if forked.error is None:
                     workers.add(forked.pid)
                 control.sendall(msgspec.json.encode(forked) + b"\n")
@@ -145,7 +145,8 @@ def _refuse(control: socket.socket, received: bytes, kind: ErrorKind, sentence: 
             control.sendall(msgspec.json.encode(Forked(error=sentence, kind=kind)) + b"\n")
 
 
-def _launch(line: bytes, translate: Callable[[bytes], bytes] = bytes) -> Forked:
+def launch(line: bytes, translate: Callable[[bytes], bytes] = bytes) -> Forked:
+    """Fork the worker of a request; what becomes of it is the answer."""
     try:
         request = msgspec.json.decode(translate(line), type=ForkRequest)
         listener = _bind(request.files.socket)

@@ -22,7 +22,7 @@ from pykoclaw_acp.link.places import LOCK_NAME, Places, secure_directory
 def front() -> None:
     """The real front, with this file as its daemon, or a Python of the test's."""
     command = [os.environ.get("FAKE_PYTHON", sys.executable), __file__, "daemon", *sys.argv[1:]]
-    spawn._command = lambda places, *, scope: command
+    spawn.command_line = lambda places, *, scope: command
     del sys.argv[1:]
     main()
 

@@ -80,7 +80,7 @@ async def test_status_answers_where_sessions_are_damaged(
     assert status["daemon"]["pid"] == os.getpid()
     found = status["database"]
     assert (found["condition"], found["reason"]) == ("damaged", "The database is damaged.")
-    shown = dict(status_command._facts(status))
+    shown = dict(status_command.facts(status))
     assert shown["sessions"] == "cannot be read now"
     assert "is damaged" in shown["storing"]
 

@@ -347,14 +347,14 @@ async def test_conversion_runs_only_while_no_turn_runs(tmp_path: Path) -> None:
         await r.database.probe()
         assert await old_rows(r) == 3 * len(OLD)
         async with caller(r, tmp_path, both) as cli:
-            shown = dict(status_command._facts(await cli.call("status")))
+            shown = dict(status_command.facts(await cli.call("status")))
             assert shown["old logs"] == (
                 f"0 of {3 * len(OLD)} events converted; it goes on while nothing runs"
             )
             busy = False
             await asyncio.wait_for(running, 30)
             assert await old_rows(r) == 0
-            assert "old logs" not in dict(status_command._facts(await cli.call("status")))
+            assert "old logs" not in dict(status_command.facts(await cli.call("status")))
 
 
 def refuse(connection: sqlite3.Connection) -> None:

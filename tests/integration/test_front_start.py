@@ -308,7 +308,7 @@ def test_call_starts_daemon_only_if_allowed(
         call(places, "m", {})
     assert not Path(places.state).exists()
     command = [sys.executable, str(FAKE_START), "daemon", "serve"]
-    monkeypatch.setattr(spawn, "_command", lambda places, *, scope: command)
+    monkeypatch.setattr(spawn, "command_line", lambda places, *, scope: command)
     for name in ("data", "state", "socket"):
         monkeypatch.setenv(f"PYKOCLAW_{name.upper()}", getattr(places, name))
     pid = call(places, "m", {}, start=True)
@@ -322,7 +322,7 @@ def test_a_call_says_why_there_is_no_daemon(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = [sys.executable, str(FAKE_START), "daemon", "failed 78 No."]
-    monkeypatch.setattr(spawn, "_command", lambda places, *, scope: command)
+    monkeypatch.setattr(spawn, "command_line", lambda places, *, scope: command)
     with pytest.raises(StartupError, match=r"^No\. The daemon's log is ") as failed:
         call(places, "m", {}, start=True)
     assert failed.value.exit_code == 78

@@ -9,10 +9,10 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
-from claude_agent_sdk import ResultMessage
+from claude_agent_sdk import ClaudeSDKClient, Message
 
 from pykoclaw_acp.channel.decoding import decode_from_worker
 from pykoclaw_acp.channel.files import WorkerFiles
@@ -44,12 +44,13 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.pool.local_whereabouts import ask
 from pykoclaw_acp.system import reaper
-from pykoclaw_acp.worker import main, orphan, outbox, reception
+from pykoclaw_acp.worker import main, orphan, outbox, raw_frames, reception
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.main import Worker
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
+from tests.unit.sdk_messages import result
 from tests.waiting import eventually, not_within
 from tests.workers import spec
 
@@ -467,28 +468,26 @@ async def test_worker_answers_ping_while_claude_accepts_prompts(
         await daemon.line.close()
 
 
-async def test_giving_up_without_turn_spoils_no_later_turn(tmp_path: Path) -> None:
+async def test_giving_up_without_turn_spoils_no_later_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def received(*_: object) -> AsyncIterator[tuple[Message, raw_frames.RawFrame]]:
+        yield result(user_message_uuids=["t"]), raw_frames.NO_FRAME
+
+    monkeypatch.setattr(raw_frames, "received", received)
     async with worker(tmp_path) as rig:
         daemon = await rig.connect()
         await daemon.ready()
         claude = rig.claude
         await claude.give_up(TurnFailure(ErrorKind.SPOOL_FULL, "No room."))
-        claude._report_end("t", result())
+        claude.turns.expect("t")
+        claude.client = cast("ClaudeSDKClient", object())
+        await ClaudeSession.run(claude)
+        claude.client = None
         ended = await daemon.receive()
         assert isinstance(ended, TurnEnded)
         assert ended.error is None
         await daemon.line.close()
-
-
-def result() -> ResultMessage:
-    return ResultMessage(
-        subtype="success",
-        duration_ms=1,
-        duration_api_ms=1,
-        is_error=False,
-        num_turns=1,
-        session_id="s",
-    )
 
 
 async def test_tools_get_time_unless_a_daemon_waits(

@@ -233,7 +233,7 @@ async def test_lines_of_large_chunk_are_made_lazily() -> None:
     peer = DirectPeer(Chunk())  # type: ignore[arg-type]
     async for lines in peer.incoming():
         assert next(iter(lines)).number == 1
-        assert peer._count == 1
+        assert peer.count == 1
         break
 
 

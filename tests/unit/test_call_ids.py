@@ -143,7 +143,7 @@ async def test_worker_names_calls_and_their_questions_alike(tmp_path: Path) -> N
     told: list[Any] = []
     outbox = cast("Outbox", SimpleNamespace(put=told.append))
     claude = ClaudeSession(spec(tmp_path), str(tmp_path), outbox, cast("DatabaseCalls", None))
-    claude._client = cast("ClaudeSDKClient", SimpleNamespace(_query=Inside()))
+    claude.client = cast("ClaudeSDKClient", SimpleNamespace(_query=Inside()))
     claude.turns.prompted = FIRST
     await claude.run()
     events = [one.event for one in told if isinstance(one, EventFrame)]

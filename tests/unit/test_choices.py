@@ -433,7 +433,7 @@ async def test_typed_model_is_told_before_turn_ends(
     outbox = cast("Outbox", SimpleNamespace(put=told.append))
     session = ClaudeSession(spec(tmp_path), str(tmp_path), outbox, cast("DatabaseCalls", None))
     claude = Claude()
-    session._client = cast("ClaudeSDKClient", claude)
+    session.client = cast("ClaudeSDKClient", claude)
     await session.choices.connected(claude)  # type: ignore[arg-type]
     ran = {"local_command_run": {"command": "model", "args": "haiku"}}
 

@@ -933,7 +933,7 @@ def test_what_journalctl_writes_is_neutral_too(
     program.write_text("#!/bin/sh\nprintf 'Jan 1 %s \\302\\2332J\\n' \"$*\"\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    monkeypatch.setattr(logs, "_unit", lambda places: ("pykoclaw-acp.service", True))
+    monkeypatch.setattr(logs, "unit_of", lambda places: ("pykoclaw-acp.service", True))
     words = "--user --no-pager --output=cat --unit=pykoclaw-acp.service --lines=3 --follow"
     assert run("logs", "-n", "3", "-f").stdout == rf"Jan 1 {words} \x9b2J" + "\n"
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{entry('Server ready')}\nEND\n")
@@ -949,7 +949,7 @@ def test_following_log_survives_its_rotation(monkeypatch: pytest.MonkeyPatch) ->
     seen: list[str] = []
 
     def read() -> None:
-        for line in logs._lines(path, 10, follow=True):
+        for line in logs.last_lines(path, 10, follow=True):
             seen.append(line)
             if line == "end":
                 return
@@ -991,7 +991,7 @@ def test_under_systemd_the_log_is_the_journals(
     monkeypatch.setattr(logs, "PROC", tmp_path)
     (tmp_path / "4").mkdir()
     (tmp_path / "4/cgroup").write_text(group + "\n")
-    assert logs._unit(Places.find()) == unit
+    assert logs.unit_of(Places.find()) == unit
 
 
 @pytest.mark.parametrize(
@@ -1018,7 +1018,7 @@ def test_log_of_service_that_failed_is_the_journals(
 
 
 def test_absent_session_message_does_not_hide_other_errors() -> None:
-    with pytest.raises(CommandFailed, match="is longer than"), daemon._said_plainly():
+    with pytest.raises(CommandFailed, match="is longer than"), daemon.said_plainly():
         raise front.CallFailed(-32603, "The answer is longer than a line may be.", None)
 
 
@@ -1050,7 +1050,7 @@ def test_status_tells_of_tasks_if_any_matter(
     asked: list[Any], state: str, other: int | None, tasks: list[Any], told: bool
 ) -> None:
     ANSWERS["tasks/list"] = {"tasks": tasks, "more": False, "scheduler": None}
-    facts = status._scheduler({"state": state, "other": other, "running": 0})
+    facts = status.facts_of_scheduler({"state": state, "other": other, "running": 0})
     assert bool(facts) is told
 
 

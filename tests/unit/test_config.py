@@ -242,7 +242,7 @@ def test_variables_that_are_no_setting_are_found(
     assert unknown_names() == [("PYKOCLAW_MODLE", "PYKOCLAW_MODEL"), ("PYKOCLAW_TYPO", None)]
 
 
-@pytest.mark.parametrize("name", sorted(environment._NOT_COMPARED - environment.SETTINGS))
+@pytest.mark.parametrize("name", sorted(environment.NOT_COMPARED - environment.SETTINGS))
 def test_own_variables_are_never_called_unknown(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv(name, "1")
     assert unknown_names() == []
@@ -276,7 +276,7 @@ def test_trusted_directory_file_counts_for_all_but_trust(
     monkeypatch.setattr(front, "call", call)
 
     def data_of(command: str) -> str:
-        monkeypatch.setattr(places, "_here", {})
+        places.use({})
         result = CliRunner().invoke(cli, command.split(), prog_name="pykoclaw-acp")
         if command == "config":
             return next(line for line in result.output.splitlines() if "PYKOCLAW_DATA" in line)
@@ -291,7 +291,7 @@ def test_trusted_directory_file_counts_for_all_but_trust(
     assert data_of("trust list") == default
     monkeypatch.setenv("PYKOCLAW_DATA", f"{tmp_path}/own")
     assert data_of("status") == f"{tmp_path}/own"
-    monkeypatch.setattr(places, "_here", {})
+    places.use({})
     monkeypatch.delenv("PYKOCLAW_DATA")
     assert Places.find().data == default, "a client's front reads none"
 

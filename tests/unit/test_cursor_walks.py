@@ -74,13 +74,17 @@ class Walk(RuleBasedStateMachine):
         self._start_daemon()
 
     def teardown(self) -> None:
-        if self.confirmations._writing is not None:
-            self.confirmations._writing.cancel()
+        self._stop_writing()
         self.run(asyncio.sleep(0))
         self.loop.close()
 
     def run(self, coroutine: Any) -> Any:
         return self.loop.run_until_complete(coroutine)
+
+    def _stop_writing(self) -> None:
+        for task in asyncio.all_tasks(self.loop):
+            if task.get_name() == "write-confirmations":
+                task.cancel()
 
     def _start_daemon(self) -> None:
         self.confirmations = Confirmations(self.store, self._alive)
@@ -182,8 +186,7 @@ class Walk(RuleBasedStateMachine):
     @rule()
     def the_daemon_dies(self) -> None:
         """What was not written is gone."""
-        if self.confirmations._writing is not None:
-            self.confirmations._writing.cancel()
+        self._stop_writing()
         self._start_daemon()
         for window in self.windows:
             window.process.connected = False
@@ -277,9 +280,7 @@ class Walk(RuleBasedStateMachine):
         """What is known of a process that lives is never more than it has."""
 
         async def known() -> list[Cursor]:
-            return [
-                one for name in "ab" for one in await self.confirmations._cursors(SESSION, name)
-            ]
+            return [one for name in "ab" for one in await self.confirmations.cursors(SESSION, name)]
 
         places = {(one.client_process, one.front): one.seq for one in self.run(known())}
         for window in self.windows:

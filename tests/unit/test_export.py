@@ -479,7 +479,7 @@ EXPORT = """{"format": "pykoclaw-acp/session", "version": 1, "session": {"summar
 
 
 def lines_of(text: str) -> list[Any]:
-    found = list(importing._lines(io.BytesIO(text.encode())))
+    found = list(importing.lines_of(io.BytesIO(text.encode())))
     return [json.loads(line) for line in found]
 
 

@@ -35,6 +35,9 @@ class Claude:
     def of(cls, settings: object) -> ClaudeSDKClient:
         return cast("ClaudeSDKClient", cls(settings))
 
+    async def get_server_info(self) -> dict[str, Any]:
+        return {}
+
     async def set_permission_mode(self, mode: str) -> None:
         """Every mode may be set."""
 
@@ -69,7 +72,7 @@ async def test_mode_of_before_is_offered_where_allowed(
     begins: str, then: list[str], bypass: bool, offered: str
 ) -> None:
     made = Choices(replace(OPTIONS, permission_mode=begins, bypass=bypass), lambda _: None)
-    made._client = Claude.of({})
+    await made.connected(Claude.of({}))
     for mode in then:
         made.follow(entered(mode))
     assert await made.former_mode() == offered
@@ -88,8 +91,7 @@ async def test_mode_changed_while_worker_starts_is_known(
 ) -> None:
     """It is told the last of several changes, with what was before."""
     made = Choices(replace(OPTIONS, permission_mode=begins, bypass=True), lambda _: None)
-    made._client = Claude.of({})
-    made._connected.set()
+    await made.connected(Claude.of({}))
     made.choose(SetMode(epoch=1, mode="plan", before_plan=before))
     await made.settled()
     assert await made.former_mode() == offered
@@ -106,7 +108,7 @@ async def test_mode_changed_while_worker_starts_is_known(
 async def test_settings_that_forbid_bypass_are_heeded(settings: object, offered: str) -> None:
     options = replace(OPTIONS, permission_mode="plan", bypass=True, before_plan="bypassPermissions")
     made = Choices(options, lambda _: None)
-    made._client = Claude.of(settings)
+    await made.connected(Claude.of(settings))
     assert await made.former_mode() == offered
 
 

@@ -103,7 +103,8 @@ async def test_unreading_client_is_cut_off_while_gathering() -> None:
 
 async def test_lines_to_standard_output_leave_together() -> None:
     source, sink = os.pipe()
-    transport = await StdioTransport.open(os.open(os.devnull, os.O_RDONLY), sink)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    transport = await StdioTransport.open(nothing, sink)
     os.set_blocking(source, False)
     transport.gather()
     await transport.write(b"one\n")
@@ -117,4 +118,4 @@ async def test_lines_to_standard_output_leave_together() -> None:
     transport.abort()
     assert os.read(source, 100) == b"last\n"
     os.close(source)
-    os.close(transport._source)
+    os.close(nothing)

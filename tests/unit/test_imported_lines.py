@@ -43,14 +43,14 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             sizes.append(len(data))
             return decoder.decode(data)
 
-    decode, decoder = msgspec.json.decode, events._decoder
+    decode, decoder = msgspec.json.decode, events.decoder
 
     def counting(data: bytes, **options: Any) -> Any:
         sizes.append(len(data))
         return decode(data, **options)
 
     monkeypatch.setattr(msgspec.json, "decode", counting)
-    monkeypatch.setattr(events, "_decoder", Counting())
+    monkeypatch.setattr(events, "decoder", Counting())
     return sizes
 
 

@@ -10,7 +10,7 @@ import warnings
 import pytest
 import structlog
 
-from pykoclaw_acp.commands.status import _lag
+from pykoclaw_acp.commands.status import loop_lag
 from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.server import lag
@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 def hold_up(measured: LoopLag) -> None:
     """Work without end on texts, until the watcher has seen this round do so."""
-    while measured._seen is None or measured._seen[0] != measured._since:
+    while not measured.seen:
         finished(prompt_text.fingerprint([{"type": "text", "text": "x" * 10_000}]))
 
 
@@ -53,7 +53,7 @@ def test_call_that_holds_gil_is_named_too() -> None:
     measured = LoopLag(limit=0.02)
 
     async def main() -> None:
-        while measured._seen is None:
+        while not measured.seen:
             re.fullmatch("(?:a?){18}a{18}", "a" * 18)  # no thread runs meanwhile
         await asyncio.sleep(0)
 
@@ -68,10 +68,10 @@ def test_waiting_loop_is_not_late_and_watcher_sleeps(monkeypatch: pytest.MonkeyP
     measured = LoopLag(limit=5)  # s; a wait is longer than it seems on a busy machine
 
     async def main() -> None:
-        await eventually(lambda: measured._seen is None)
+        await eventually(lambda: not measured.seen)
         await asyncio.get_running_loop().run_in_executor(None, _until_resting, measured)
         assert lines == []
-        measured._limit = 0.02
+        measured.limit = 0.02
         hold_up(measured)  # the watcher wakes up for it
         await asyncio.sleep(0)
 
@@ -83,7 +83,7 @@ def test_waiting_loop_is_not_late_and_watcher_sleeps(monkeypatch: pytest.MonkeyP
 def _until_resting(measured: LoopLag) -> None:
     from tests.waiting import eventually_sync
 
-    eventually_sync(lambda: measured._resting)
+    eventually_sync(lambda: measured.resting)
 
 
 def test_the_worst_of_the_last_minute_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +106,8 @@ def test_the_worst_of_the_last_minute_is_kept(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_status_shows_lag_or_that_it_is_unmeasured() -> None:
-    assert _lag({"loopLag": 12.4}) == "at most 12 ms in the last minute"
-    assert _lag({}) == "not measured"
+    assert loop_lag({"loopLag": 12.4}) == "at most 12 ms in the last minute"
+    assert loop_lag({}) == "not measured"
 
 
 def test_loop_that_cannot_start_leaves_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:

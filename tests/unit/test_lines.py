@@ -396,7 +396,7 @@ def test_many_short_strings_are_passed_in_bounded_steps() -> None:
     (few, _), (many, steps) = work(5_000), work(15_000)
     assert many <= 3.2 * few
     assert many <= 6 * 15_000 * len(b'"word",')
-    assert steps >= 15_000 / long_lines._STEP
+    assert steps >= 15_000 / long_lines.STEP
 
 
 def test_three_million_escaped_emoji_are_joined_in_pieces() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -80,17 +81,23 @@ def quoted(command: str) -> str:
     return "'" + command.replace("'", "'\"'\"'") + "'"
 
 
-def looks(w: Watching) -> Callable[[], int]:
-    """How often it was looked from now on for the files of calls."""
-    found: list[int] = []
-    assign = w.live._assign
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each time that it was looked for the files of calls."""
+    looks: list[str] = []
+    find = output_files.find
 
-    def counting(places: list[OutputFile]) -> list[OutputFile]:
-        found.append(1)
-        return assign(places)
+    def counting(temporary: str) -> list[OutputFile]:
+        looks.append(temporary)
+        return find(temporary)
 
-    w.live._assign = counting  # type: ignore[method-assign]
-    return lambda: len(found)
+    monkeypatch.setattr(output_files, "find", counting)
+    return looks
+
+
+def watches() -> bool:
+    """Whether files of calls are looked at."""
+    return any(one.get_name() == "watch-output" for one in asyncio.all_tasks())
 
 
 @contextmanager
@@ -120,7 +127,7 @@ async def test_output_grows_with_file_and_stops_with_call(w: Watching, folder: P
     )
     w.end("call")
     file.write_text("three\n")
-    await eventually(lambda: w.live._task is not None and w.live._task.done())
+    await eventually(lambda: not watches())
     assert w.texts("call")[-1] == "one\ntwo\n"
 
 
@@ -143,7 +150,7 @@ async def test_call_ending_during_read_shows_nothing_after_end(
     await eventually(begun.is_set)
     w.end("call")
     go_on.set()
-    await eventually(lambda: w.live._task is not None and w.live._task.done())
+    await eventually(lambda: not watches())
     assert w.shown == []
 
 
@@ -170,7 +177,9 @@ async def test_two_unnamed_foreground_commands_show_own_output(w: Watching, fold
     assert w.texts("one") == ["it's 2\n"]
 
 
-async def test_same_command_twice_differs_once_cli_names_one(w: Watching, folder: Path) -> None:
+async def test_same_command_twice_differs_once_cli_names_one(
+    w: Watching, folder: Path, looked: list[str]
+) -> None:
     w.bash("one", "two")
     w.calls.start_tool("three", "Bash", {"command": "echo three; sleep 60"})
     w.live.refresh()
@@ -180,34 +189,38 @@ async def test_same_command_twice_differs_once_cli_names_one(w: Watching, folder
         assert w.texts("one") + w.texts("two") == []
         with shell(folder, "b2", HANG):
             (folder / "b2.output").write_text("the second\n")
-            looked = looks(w)
-            await eventually(lambda: looked() > 2)
+            looked.clear()
+            await eventually(lambda: len(looked) > 2)
             assert w.texts("one") + w.texts("two") == []
             w.calls.long.known.named("one", "b1", background=False)
             await eventually(lambda: w.texts("one") and w.texts("two"))
     assert (w.texts("one"), w.texts("two")) == (["the first\n"], ["the second\n"])
 
 
-async def test_waiting_command_does_not_show_anothers_output(w: Watching, folder: Path) -> None:
+async def test_waiting_command_does_not_show_anothers_output(
+    w: Watching, folder: Path, looked: list[str]
+) -> None:
     """As one that waits for its permission, while the CLI runs something of its own."""
     w.bash("call")
     with shell(folder, "b1", "echo hook; sleep 60"):
-        looked = looks(w)
-        await eventually(lambda: looked() > 1 and (folder / "b1.output").stat().st_size)
+        looked.clear()
+        await eventually(lambda: len(looked) > 1 and (folder / "b1.output").stat().st_size)
         assert w.texts("call") == []
         with shell(folder, "b2", HANG):
             (folder / "b2.output").write_text("its own\n")
             await eventually(lambda: w.texts("call") == ["its own\n"])
 
 
-async def test_neither_of_two_alike_shells_is_taken(w: Watching, folder: Path) -> None:
+async def test_neither_of_two_alike_shells_is_taken(
+    w: Watching, folder: Path, looked: list[str]
+) -> None:
     """As while the other call is yet to be told."""
     with shell(folder, "b1", HANG), shell(folder, "b2", HANG):
         for name in ("b1", "b2"):
             (folder / f"{name}.output").write_text(f"{name}\n")
         w.bash("one")
-        looked = looks(w)
-        await eventually(lambda: looked() > 2)
+        looked.clear()
+        await eventually(lambda: len(looked) > 2)
         assert w.shown == []
 
 

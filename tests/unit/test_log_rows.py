@@ -77,8 +77,8 @@ def told(turn: str | None, *said: Event, ends: bool = False) -> Unit:
 
 
 def read(connection: sqlite3.Connection, after: int) -> list[Logged]:
-    found = connection.execute(events._PAGE, events.page(S, after, 10_000)).fetchall()
-    return [events._logged(after, row) for row in found]
+    found = connection.execute(events.PAGE_QUERY, events.page(S, after, 10_000)).fetchall()
+    return [events.logged(after, row) for row in found]
 
 
 def ranges(connection: sqlite3.Connection) -> list[tuple[int, int]]:
@@ -248,7 +248,7 @@ def test_pages_work_is_independent_of_what_follows() -> None:
             for number in range(1000):
                 say(batches, connection, told(None, Text(f"m{number}", "a"), Plan(())))
             connection.execute("ANALYZE")  # as in a database that has been used for a while
-            steps.append(_steps(connection, events._PAGE, events.page(S, 0, 100), 100))
+            steps.append(_steps(connection, events.PAGE_QUERY, events.page(S, 0, 100), 100))
         assert steps[1] <= steps[0] * 1.1
 
 
@@ -262,7 +262,7 @@ def test_newest_turns_cost_only_by_their_number() -> None:
                 " VALUES (?1, ?2, 'claude', 'client', '[]', 'done', 'end_turn', ?1, ?3, 1)",
                 [(f"turn-{number}", S, number) for number in range(end - 200 + 10, end + 10)],
             )
-            steps.append(_steps(connection, context._ENDS, (S, "claude", S, 20), 20))
+            steps.append(_steps(connection, context.ENDS_QUERY, (S, "claude", S, 20), 20))
         assert steps[1] <= steps[0] * 2.5
 
 

@@ -57,8 +57,7 @@ class Cli:
             await self.work.take(message)
             told += self.work.begin(message, self.turn, self.prompted)
             told += self.translator.events(message, frame)
-        for event in told:
-            self.work._own.follow(event)
+        self.work.refresh(told)
         self.events += told
         return told
 

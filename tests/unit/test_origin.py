@@ -59,7 +59,9 @@ async def looked(
     made = Origins(lambda cookie: cookie.startswith(f"{own}:"), workers, "hash")
     ancestors = lineage.ancestry(peer_pid(connection))
     assert [one.pid for one in ancestors[:2]][1] == os.getpid()
-    return await made._judge(ancestors[:1]) or (Inside() if made._is_in_group(ancestors) else None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lineage, "ancestry", lambda _: ancestors[:1])
+        return await made.of(connection)
 
 
 async def test_only_cookie_of_own_workers_counts() -> None:
@@ -110,7 +112,7 @@ async def test_the_control_group_of_the_service_tells(
     ExecStartPost=, is not.
     """
     monkeypatch.setenv("SYSTEMD_EXEC_PID", str(os.getpid()))
-    monkeypatch.setattr(origin, "_group_of", lambda pid: own if pid == os.getpid() else theirs)
+    monkeypatch.setattr(origin, "group_of", lambda pid: own if pid == os.getpid() else theirs)
     monkeypatch.setattr(lineage, "variable", lambda pid, name: str(pid) if by_systemd else None)
     with peer() as connection:
         assert (await looked("ours", connection) == Inside()) is inside
@@ -130,8 +132,8 @@ def test_a_group_that_others_share_tells_nothing(
 ) -> None:
     """A daemon that a client has started is in the group of the client's service."""
     monkeypatch.setenv("SYSTEMD_EXEC_PID", str(os.getpid() if main else os.getppid()))
-    monkeypatch.setattr(origin, "_group_of", lambda _: group)
-    assert (origin._own_group("hash") is not None) is dedicated
+    monkeypatch.setattr(origin, "group_of", lambda _: group)
+    assert (origin.own_group("hash") is not None) is dedicated
 
 
 def test_each_daemon_of_front_has_own_scope(
@@ -145,13 +147,13 @@ def test_each_daemon_of_front_has_own_scope(
     units = set()
     for _ in range(2):
         (unit,) = (
-            word for word in spawn._command(places, scope=True) if word.startswith("--unit=")
+            word for word in spawn.command_line(places, scope=True) if word.startswith("--unit=")
         )
         units.add(unit.removeprefix("--unit="))
     assert len(units) == 2
     for unit in units:
-        monkeypatch.setattr(origin, "_group_of", lambda _, unit=unit: f"/a/{unit}.scope")
-        assert origin._own_group(places.hash) is not None
+        monkeypatch.setattr(origin, "group_of", lambda _, unit=unit: f"/a/{unit}.scope")
+        assert origin.own_group(places.hash) is not None
 
 
 async def test_without_descriptors_nobody_is_taken_for_somebody_else(

@@ -81,9 +81,9 @@ def test_installer_is_told_program_outside_path(
 def test_an_installed_package_brings_its_installer(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert Path(pykoclaw_acp.__file__).with_name("units") == deploy._IN_WHEEL  # see test_wheel.py
+    assert Path(pykoclaw_acp.__file__).with_name("units") == deploy.IN_WHEEL  # see test_wheel.py
     units = tmp_path / "units"
-    monkeypatch.setattr(deploy, "_IN_WHEEL", units)
+    monkeypatch.setattr(deploy, "IN_WHEEL", units)
     units.mkdir()
     result = run("deploy", "install")
     assert (result.exit_code, "Install pykoclaw-acp anew" in result.stderr) == (1, True)

@@ -55,7 +55,7 @@ def test_whole_sequences_after_line_end_are_dropped(sequence: str) -> None:
     assert pieces.feed("a\r") == "a"
     for _ in range(1000):
         assert "".join(pieces.feed(letter) for letter in sequence) == ""
-        assert len(pieces._held) <= 2
+        assert len(pieces.held) <= 2
     assert pieces.feed("\nb") == "\nb"
 
 

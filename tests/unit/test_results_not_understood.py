@@ -34,7 +34,7 @@ class RawCli:
         self.told: list[Any] = []
         calls = cast("DatabaseCalls", None)
         self.claude = ClaudeSession(spec(directory), str(directory), cast("Outbox", self), calls)
-        self.claude._client = cast("Any", SimpleNamespace(_query=self))
+        self.claude.client = cast("Any", SimpleNamespace(_query=self))
 
     def put(self, frame: object) -> None:
         self.told.append(frame)

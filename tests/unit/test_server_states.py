@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal, cast
 from unittest.mock import Mock
 
 import pytest
-from claude_agent_sdk import SystemMessage
+from claude_agent_sdk import Message, SystemMessage
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import Answer, Background
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import Form
-from pykoclaw_acp.worker import server_states
+from pykoclaw_acp.worker import raw_frames, server_states
 from pykoclaw_acp.worker.claude import ClaudeSession
-from pykoclaw_acp.worker.raw_frames import NO_FRAME
 from pykoclaw_acp.worker.server_states import ServerStates
 from tests.waiting import eventually, not_within
 from tests.workers import OPTIONS, spec
@@ -160,10 +160,15 @@ async def test_sign_in_counts_as_background_work(
     told: list[Any] = []
     cli, outbox = Cli({"a": "needs-auth"}, a={"status": "needs-auth"}), Mock(put=told.append)
     claude = ClaudeSession(spec(tmp_path), str(tmp_path), outbox, Mock())
-    claude._client = cast("Any", cli)
+
+    async def received(*_: object) -> AsyncIterator[tuple[Message, raw_frames.RawFrame]]:
+        yield cli.init, raw_frames.NO_FRAME
+
+    monkeypatch.setattr(raw_frames, "received", received)
+    claude.client = cast("Any", cli)
     claude.permissions.links = True
     claude.turns.expect("t")
-    await claude._take(cli.init, NO_FRAME)
+    await claude.run()
 
     def running() -> list[int]:
         return [one.running for one in told if isinstance(one, Background)]

@@ -68,7 +68,7 @@ def test_refused_fork_is_reported_and_fork_server_continues(
     kind, words = shortage.PROCESSES
     spec = workers.spec(tmp_path)
     request = msgspec.json.encode(ForkRequest(spec, WorkerFiles.of(tmp_path, spec)))
-    assert forkserver._launch(request) == Forked(error=words, kind=kind)
+    assert forkserver.launch(request) == Forked(error=words, kind=kind)
 
 
 def test_kernel_oom_count_is_that_of_cgroup(

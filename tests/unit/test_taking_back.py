@@ -13,6 +13,7 @@ from claude_agent_sdk import (
     Message,
     SystemMessage,
     TextBlock,
+    ToolPermissionContext,
     ToolResultBlock,
     ToolUseBlock,
     UserMessage,
@@ -21,6 +22,7 @@ from claude_agent_sdk import (
 from pykoclaw_acp.channel.frames import Prompt, TurnEnded, TurnStarted
 from pykoclaw_acp.channel.requests import StopSubagents
 from pykoclaw_acp.channel.steering import Steer
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.worker import raw_frames, sdk_private
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
@@ -47,7 +49,7 @@ class Cli:
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
         calls = cast("DatabaseCalls", None)
         self.claude = ClaudeSession(spec(directory), str(directory), cast("Outbox", self), calls)
-        self.claude._client = cast("ClaudeSDKClient", self)
+        self.claude.client = cast("ClaudeSDKClient", self)
         monkeypatch.setattr(raw_frames, "received", self._received)
         monkeypatch.setattr(sdk_private, "cancel_message", self._drop)
 
@@ -76,6 +78,9 @@ class Cli:
     def ends(self) -> list[tuple[str, str | None]]:
         ended = [one for one in self.told if isinstance(one, TurnEnded)]
         return [(one.turn_id, one.stop_reason) for one in ended]
+
+    def asked(self) -> PermissionRequest | None:
+        return next((one for one in self.told if isinstance(one, PermissionRequest)), None)
 
     async def end(self, turn_id: str) -> None:
         self.lines.put_nowait(result(user_message_uuids=[turn_id]))
@@ -201,7 +206,11 @@ async def test_stop_ends_turn_subagent_began(cli: Cli, begins: bool) -> None:
     """
     cli.lines.put_nowait(whole(ToolUseBlock("call", "Bash", {}), parent="agent"))
     await cli.end("host")
-    turn_id = await cli.claude._tool_reported("call", "Bash", {"command": "ls"})
+    context = ToolPermissionContext(tool_use_id="call")
+    asking = asyncio.create_task(
+        cli.claude.permissions.can_use_tool("Bash", {"command": "ls"}, context)
+    )
+    turn_id = (await eventually(cli.asked)).turn_id
     if begins:
         cli.lines.put_nowait(INIT)
         await eventually(cli.lines.empty)
@@ -213,6 +222,7 @@ async def test_stop_ends_turn_subagent_began(cli: Cli, begins: bool) -> None:
     await stopping
     assert cli.ends[-1] == (turn_id, "cancelled")
     assert (bool(cli.claude.turns), cli.interrupts, cli.claude.background) == (False, 1, 0)
+    asking.cancel()
 
 
 @pytest.mark.parametrize("by", ["turn", "session"])

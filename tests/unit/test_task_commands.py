@@ -38,31 +38,41 @@ def test_command_says_what_it_changed(
     assert said in capsys.readouterr().out
 
 
+TASK: dict[str, Any] = {
+    "id": "t1", "conversation": "wa-andy-1@g.us" * 3, "running": False, "status": "active",
+    "nextRun": "2026-01-01T00:00:00+00:00", "scheduleType": "cron", "scheduleValue": "0 * * * *",
+    "prompt": "word " * 60 + "end",
+}  # fmt: skip
+
+
+def listed(
+    task: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    """What the list of this task alone says."""
+    scheduler = {"state": "on", "other": None}
+    found = {"tasks": [task], "more": False, "scheduler": scheduler}
+    monkeypatch.setattr(tasks, "ask", lambda *_, **__: found)
+    tasks.list_all(10, as_json=False)
+    return capsys.readouterr().out
+
+
 @pytest.mark.parametrize("forced", ["", "FORCE_COLOR"])
 def test_list_is_whole_in_a_pipe(
     forced: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if forced:
         monkeypatch.setenv(forced, "1")
-    task: dict[str, Any] = {
-        "id": "t1", "conversation": "wa-andy-1@g.us" * 3, "running": False, "status": "active",
-        "nextRun": "2026-01-01T00:00:00+00:00", "scheduleType": "cron", "scheduleValue": "0 * * * *",
-        "prompt": "word " * 60 + "end",
-    }  # fmt: skip
-    scheduler = {"state": "on", "other": None}
-    found = {"tasks": [task], "more": False, "scheduler": scheduler}
-    monkeypatch.setattr(tasks, "ask", lambda *_, **__: found)
-    tasks.list_all(10, as_json=False)
-    said = capsys.readouterr().out
-    assert task["prompt"] in said
-    assert task["conversation"] in said
+    said = listed(TASK, monkeypatch, capsys)
+    assert TASK["prompt"] in said
+    assert TASK["conversation"] in said
 
 
 @pytest.mark.parametrize(
     ("value", "shown"),
     [("3600000", "1 h"), ("5400000", "90 min"), ("1500", "1500 ms"), ("soon", "soon")],
 )
-def test_interval_is_shown_with_its_unit(value: str, shown: str) -> None:
-    assert tasks._schedule({"scheduleType": "interval", "scheduleValue": value}) == (
-        f"interval {shown}"
-    )
+def test_interval_is_shown_with_its_unit(
+    value: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = {**TASK, "scheduleType": "interval", "scheduleValue": value}
+    assert f"interval {shown}  " in listed(task, monkeypatch, capsys)

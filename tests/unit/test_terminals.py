@@ -167,7 +167,7 @@ def test_a_replay_shows_all_of_it_once(out: str) -> None:
 
 
 def test_events_for_programs_have_no_sequences() -> None:
-    told = command_client._raw(ended("\x1b[31mred\x1b[0m"))
+    told = command_client.without_bulk(ended("\x1b[31mred\x1b[0m"))
     assert told is not None
     assert [*told["content"]] == [{"type": "text", "text": "```\nred\n```"}]
 
