@@ -77,7 +77,7 @@ async def open_new(path: Path) -> Database:
 
 async def on_writer(database: Database, work: Callable[[sqlite3.Connection], T]) -> T:
     """Do something with the connection that writes, which nothing of the program offers."""
-    return await database._writer.run(work)
+    return await database.writer.run(work)
 
 
 @functools.cache

@@ -48,6 +48,11 @@ async def not_within(condition: Callable[[], object], seconds: float = MOMENT) -
     assert not await within(condition, seconds), "it happened, and must not"
 
 
+def running(name: str) -> list[asyncio.Task[object]]:
+    """Tasks of this name that have not ended."""
+    return [task for task in asyncio.all_tasks() if task.get_name() == name]
+
+
 def pass_loop_time(seconds: float) -> None:
     """Set the running loop's clock forward: what is due by then is done in its next round."""
     loop = asyncio.get_running_loop()

@@ -90,7 +90,7 @@ class App:
         self._transcripts = transcripts
         self._finder = _find_transcripts(settings, journal, transcripts)
         sessions.catalogue.transcripts = self._finder
-        self._identity = identity
+        self.identity = identity
         self.launcher = launcher
         self.conversion = Conversion(
             database, lambda: not any(session.busy for session in sessions.live.values())
@@ -168,7 +168,7 @@ class App:
 
     def owns_process(self, cookie: str) -> bool:
         """Whether a process with this cookie was started by a worker of this server."""
-        return self._identity.standing.owns_process(cookie)
+        return self.identity.standing.owns_process(cookie)
 
     async def worker_sessions(self) -> dict[tuple[int, int], str]:
         """Sessions of the workers that may be alive, by pid and start time."""
@@ -200,7 +200,7 @@ class App:
             log.warning("Turns did not stop in time", action="shutdown_overdue")
         await self.pool.close(grace / 2)
         await self._close()
-        self._identity.release()
+        self.identity.release()
         self.lock.release()
         log.info("Server stopped", action="server_stopped")
 
@@ -210,7 +210,7 @@ class App:
         await self.sessions.live.suspend()
         await self.pool.detach()
         await self._close()
-        self._identity.release()
+        self.identity.release()
         self.lock.release()
         log.info("Daemon stopped", action="daemon_stopped")
 

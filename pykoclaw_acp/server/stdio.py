@@ -166,7 +166,7 @@ async def _converse(connection: ClientConnection) -> None:
             await connection.begun()
 
 
-async def _serve(
+async def serve(
     settings: Settings, source: int, sink: int, begun: StartingForkServer | None
 ) -> OSError | None:
     """Serve the client; returns why nothing could be written to it, if that is so."""
@@ -208,7 +208,7 @@ def main(settings: Settings, begun: StartingForkServer | None = None) -> int:
             if (lacking := shortage.lacking()) is not None:
                 raise Exhausted(*lacking)
             source, sink = _take_streams()
-            lost = run(lambda _: _serve(settings, source, sink, begun))
+            lost = run(lambda _: serve(settings, source, sink, begun))
         except StartupError as error:
             log.error(
                 "The server cannot start",

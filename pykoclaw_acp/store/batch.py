@@ -62,7 +62,7 @@ class BatchWriter:
         an Exception.
         """
         try:
-            return list(self._transact(connection, units))
+            return list(self.transact(connection, units))
         except Exception as error:  # noqa: BLE001  reported to the unit's caller
             # A lock or a lost file fails all units alike; retrying each would wait each time, or
             # write a committed one twice. A full disk may have room for some of them.
@@ -83,15 +83,16 @@ class BatchWriter:
             connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
         return None
 
-    def _transact(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> list[list[int]]:
+    def transact(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> list[list[int]]:
+        """Carry out all of it in one transaction; what each unit's events are numbered."""
         self._file.check()
         self._synchronize(connection, full=any(unit.durable for unit in units))
         try:
             connection.execute("BEGIN IMMEDIATE")
-            transaction = _Transaction(connection, self._logs)
+            transaction = Transaction(connection, self._logs)
             seqs = [transaction.add(unit) for unit in units]
             transaction.finish()
-            _commit(connection)
+            commit_durably(connection)
             self._file.check_after_commit()
         except BaseException:
             self._logs = Logs()  # read anew from the file, whatever was committed
@@ -116,7 +117,7 @@ class BatchWriter:
             self._full = full
 
 
-def _commit(connection: sqlite3.Connection) -> None:
+def commit_durably(connection: sqlite3.Connection) -> None:
     """COMMIT; raises sqlite3.Error if nothing was kept, UnsyncedCommit if that is not known.
 
     SQLite writes the frames before it has them on the disk: if that fails they would count after a
@@ -153,7 +154,7 @@ def write_nothing_new(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-class _Transaction:
+class Transaction:
     """One transaction. Events are buffered, and inserted before any statement that
     could read them.
     """
@@ -165,10 +166,11 @@ class _Transaction:
         self.logs = Logs(committed)
 
     def add(self, unit: Unit) -> list[int]:
+        """Do what the unit says; the numbers of its events."""
         if unit.statements:
             self._insert_events()
         for statement in unit.statements:
-            self._execute(statement)
+            self.execute(statement)
         if unit.worker is not None and not unit.events:
             self._require_newest(*unit.worker)
         worker = None if unit.worker is None else unit.worker[1]
@@ -178,11 +180,13 @@ class _Transaction:
         return seqs
 
     def finish(self) -> None:
+        """Write what is left to be written before the COMMIT."""
         self._insert_events()
         for log_key, seq in self._replaced:
             folding.drop(self._connection, log_key, seq)
 
-    def _execute(self, statement: Statement) -> None:
+    def execute(self, statement: Statement) -> None:
+        """Run a statement; raises Conflict if it changed another number of rows than it must."""
         changed = self._connection.execute(statement.sql, statement.parameters).rowcount
         if statement.rows is not None and changed != statement.rows:
             raise Conflict(

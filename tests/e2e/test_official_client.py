@@ -145,7 +145,8 @@ async def test_official_client_tells_the_story(stack: Stack) -> None:
 
 async def test_whole_surface_works_with_official_client(stack: Stack) -> None:
     async with connected(stack) as (connection, editor, _):
-        ask = connection._conn.send_request  # for what is not in the SDK's client yet
+        wire = connection._conn  # noqa: SLF001  for what is not in the SDK's client yet
+        ask = wire.send_request
         await connection.authenticate(method_id="anthropic-api-key")
         login = await ask("auth/status", {})
         assert login["state"] == "authenticated"
@@ -185,11 +186,11 @@ async def test_whole_surface_works_with_official_client(stack: Stack) -> None:
         await connection.cancel(session_id=session)
         assert (await running).stop_reason == "cancelled"
 
-        number = connection._conn._next_request_id
+        number = wire._next_request_id  # noqa: SLF001  as above
         editor.updates.clear()
         running = asyncio.ensure_future(connection.prompt(session_id=session, prompt=[long]))
         await eventually(lambda: "w2" in editor.said(schema.AgentMessageChunk))
-        await connection._conn.send_notification("$/cancel_request", {"requestId": number})
+        await wire.send_notification("$/cancel_request", {"requestId": number})
         assert (await running).stop_reason == "cancelled"
 
         named = {"sessionId": session, "title": " A title "}

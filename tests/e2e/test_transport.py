@@ -86,7 +86,7 @@ async def test_a_client_that_dies_is_a_clean_end(stack: Stack, prompt: str | Non
     if prompt is not None:
         client.prompting(session, prompt)
         await client.until(lambda: "word3" in client.text(session))
-    transport = client.process._transport  # type: ignore[attr-defined]
+    transport = client.process._transport  # type: ignore[attr-defined]  # noqa: SLF001  asyncio closes no output
     transport.get_pipe_transport(1).close()
     transport.get_pipe_transport(0).close()
     assert await asyncio.wait_for(client.process.wait(), 60) == 0

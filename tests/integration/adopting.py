@@ -76,12 +76,12 @@ async def killed(path: Path, process: WorkerProcess) -> AsyncIterator[Rig]:
         try:
             yield r
         finally:
-            await asyncio.gather(*(session._stop_turns() for session in r.sessions.live.values()))
-            r.pool._tasks.cancel()
-            for worker in r.pool._workers.values():
+            await asyncio.gather(*(session.stop_turns() for session in r.sessions.live.values()))
+            r.pool.tasks.cancel()
+            for worker in r.pool.workers.values():
                 worker.detach()
-            await r.pool._tasks.end()
-            r.pool._workers.clear()
+            await r.pool.tasks.end()
+            r.pool.workers.clear()
 
 
 async def found(r: Rig, session: Session) -> Session:
@@ -122,6 +122,6 @@ def _write_spool(channel: MemoryChannel, data: bytes) -> str:
     return channel.files.spool
 
 
-async def _die(process: WorkerProcess) -> None:
+async def die(process: WorkerProcess) -> None:
     os.kill(process.pid, signal.SIGKILL)
     await eventually(lambda: processes.state(process.pid) in ("Z", None))

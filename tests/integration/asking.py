@@ -233,7 +233,7 @@ async def restarted(r: Rig, asking: Asking) -> Session:
     nothing more.
     """
     old = asking.session
-    for one in old.permissions._pending.values():
+    for one in old.permissions.unsettled.values():
         one.stop_timers()
         assert one.settlement is not None
         one.settlement.cancel()

@@ -57,7 +57,7 @@ class MemoryFront:
         self.client = client
         self.process = process
         self.ledger = Ledger()
-        self.ledger._parent = dict(client_process.own() or {}, pid=process, start=1)
+        self.ledger.parent = dict(client_process.own() or {}, pid=process, start=1)
         self.opened_at: dict[str, float] = {}  # when it last asked to open a session, or got it
         self.asked: dict[int, Asked] = {}
         self.views: dict[str, View] = {}

@@ -407,7 +407,7 @@ class World:
             front.cut()
         await self._end_tasks()
         await self._close_connections()
-        app._identity.release()
+        app.identity.release()
         app.lock.release()
         assert app.sessions.locks is not None
         app.sessions.locks.close()
@@ -538,7 +538,7 @@ class World:
             await asyncio.wait(
                 [reopening]
             )  # SQLite's threads close and open its files in their own time
-        ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+        ready = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]  # noqa: SLF001  what is due now
         calm = 0
         for _ in range(20_000):
             await asyncio.sleep(0)

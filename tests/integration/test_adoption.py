@@ -44,11 +44,11 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.system import clock, processes
 from tests.integration.adopting import (
-    _die,
     _write_spool,
     alive,
     asks,
     daemon,
+    die,
     ended,
     found,
     killed,
@@ -427,7 +427,7 @@ async def test_detached_daemon_commits_received_frames_and_keeps_workers(
     assert await first.states() == {turn.turn_id: "running", waiting.turn_id: "queued"}
     assert channel in first.launcher.live
     assert not turn.ended.done()
-    first.pool._workers.clear()
+    first.pool.workers.clear()
     await context.__aexit__(None, None, None)
     async with daemon(tmp_path, first) as second:
         channel.say(channel.ended(turn.turn_id))
@@ -651,7 +651,7 @@ async def test_dead_workers_spool_determines_turn_end(tmp_path: Path, alive: Wor
         session, turn, channel = await hanging(first)
     lines = [channel.told[-1], channel.event(turn.turn_id, "spooled"), channel.ended(turn.turn_id)]
     spool = _write_spool(channel, b"".join(map(encode, lines)))
-    await _die(alive)
+    await die(alive)
     for _ in range(2):  # the second start finds nothing more to do
         async with daemon(tmp_path) as after:
             assert await after.states() == {turn.turn_id: "done"}
@@ -671,7 +671,7 @@ async def test_limit_in_dead_workers_spool_is_waited_for(
     failure = TurnFailure(ErrorKind.USAGE_LIMIT, "The limit is reached.", resets_at=resets_at)
     end = replaced(channel.ended(turn.turn_id), stop_reason=None, error=failure)
     _write_spool(channel, encode(channel.told[-1]) + encode(end))
-    await _die(alive)
+    await die(alive)
     async with rig(tmp_path) as after:
         await recovered(after, tmp_path, usage_limit=usage_limit)
         assert await after.states() == {turn.turn_id: "failed"}
@@ -684,7 +684,7 @@ async def test_lost_turn_of_claudes_own_needs_no_repetition(
 ) -> None:
     async with killed(tmp_path, alive) as first:
         session, _ = await own_turn(first)
-    await _die(alive)
+    await die(alive)
     async with daemon(tmp_path) as after:
         assert (await after.states())["own"] == "failed"
         *_, last = await SessionJournal(after.database).read(session.id, 0, 100)
@@ -702,7 +702,7 @@ async def test_own_turns_limit_in_spool_repeats_nothing(
     failure = TurnFailure(ErrorKind.USAGE_LIMIT, "The limit is reached.", resets_at=resets_at)
     end = replaced(channel.ended("own"), stop_reason=None, error=failure)
     _write_spool(channel, encode(channel.told[-1]) + encode(end))
-    await _die(alive)
+    await die(alive)
     async with rig(tmp_path) as after:
         await recovered(after, tmp_path, usage_limit="wait")
         assert (await after.states())["own"] == "failed"
@@ -725,7 +725,7 @@ async def test_dead_workers_last_words_are_shown_to_user(
         encode(started)
         + encode(Lost(epoch=1, kind=ErrorKind.ORPHANED, message="No server came back.")),
     )
-    await _die(alive)
+    await die(alive)
     async with daemon(tmp_path) as after:
         assert await after.states() == {turn.turn_id: "failed"}
         events = [
@@ -813,7 +813,7 @@ async def test_effort_reaches_adopted_worker_or_next_one(
     channel.got.clear()
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
-        await eventually(lambda: takes_it or again.choosing._old_epoch == 1)
+        await eventually(lambda: takes_it or again.choosing.old_epoch == 1)
         await again.choosing.choose("value", option=("effort", "high"))
         sent = [frame for frame in channel.got if isinstance(frame, SetConfig)]
         assert sent == ([SetConfig(epoch=1, config=Config("high"))] if takes_it else [])
@@ -902,7 +902,7 @@ async def test_workers_are_found_with_different_state_directory(
         channel,
         encode(channel.event(turn.turn_id, "spooled")) + encode(channel.ended(turn.turn_id)),
     )
-    await _die(alive)
+    await die(alive)
     async with rig(tmp_path) as r:
         await recovered(r, elsewhere)
         assert await r.states() == {turn.turn_id: "done"}

@@ -15,7 +15,7 @@ from pykoclaw_acp.store import permissions
 from pykoclaw_acp.store.hinting_journal import HintingJournal
 from tests.integration.adopting import alive, asks, daemon, ended, found, killed
 from tests.integration.rig import hanging
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within, pass_loop_time
 
 __all__ = ["alive"]
 
@@ -37,10 +37,11 @@ async def test_answering_worker_is_spared_while_store_waits(
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
         await asyncio.wait_for(waits.wait(), 30)
-        second.pool._workers[session.id]._require_ready()  # as at the end of its time
+        pass_loop_time(30)  # the time that it has
+        await not_within(lambda: channel.dead)
         writable.set()
         assert not channel.dead
-        await eventually(second.pool._workers[session.id].ready.done)
+        await eventually(second.pool.workers[session.id].ready.done)
         channel.say(channel.ended(turn.turn_id))
         assert (await ended(again)).state == "done"
 

@@ -24,7 +24,7 @@ from pykoclaw_acp.store.engine import Engine
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.databases import on_writer
 from tests.integration.rows import NEW_SESSION, SESSION, create
-from tests.waiting import eventually
+from tests.waiting import eventually, running
 
 PAGE = 4096
 STEP_BYTES = (
@@ -33,8 +33,8 @@ STEP_BYTES = (
 
 
 def _of(database: Database) -> Checkpoints:
-    assert database._checkpoints is not None
-    return database._checkpoints
+    assert database.checkpoints is not None
+    return database.checkpoints
 
 
 @pytest.fixture
@@ -180,13 +180,13 @@ async def test_nothing_is_brought_in_while_another_program_writes(
         untouched = path.read_bytes()
         looks: list[bool] = []
         checkpoints = _of(database)
-        tried = checkpoints._bring_in
+        tried = checkpoints.bring_in
 
         def look(connection: sqlite3.Connection) -> bool:
             looks.append(tried(connection))
             return looks[-1]
 
-        checkpoints._bring_in = look  # type: ignore[method-assign]
+        checkpoints.bring_in = look  # type: ignore[method-assign]
         await eventually(lambda: len(looks) >= 3)
         assert not any(looks)
         assert path.read_bytes() == untouched
@@ -221,7 +221,7 @@ async def test_nobody_can_write_during_a_checkpoint_of_ours(
         await on_writer(database, lambda connection: connection.set_trace_callback(during))
         with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
             other.execute("PRAGMA busy_timeout=0")
-            assert await on_writer(database, _of(database)._bring_in)
+            assert await on_writer(database, _of(database).bring_in)
             await on_writer(database, lambda connection: connection.set_trace_callback(None))
     finally:
         await database.close()
@@ -248,7 +248,7 @@ async def test_file_in_rollback_mode_has_checkpoints_once_wal(tmp_path: Path) ->
     database = await Database.open(path)
     try:
         await database.commit(NEW_SESSION)
-        await eventually(lambda: _of(database)._task is None)
+        await eventually(lambda: not running("checkpoints"))
         assert sorted(os.listdir(tmp_path)) == ["new.db"]
         with closing(sqlite3.connect(path)) as other:
             other.execute("PRAGMA journal_mode=WAL")

@@ -213,7 +213,7 @@ async def test_earlier_daemons_run_waits_for_client_with_key(tmp_path: Path, mod
             store = SqlTaskStore(r.database)
             (known,) = await store.due(1)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(TaskRuns, "_start", lambda *_: None)
+                patch.setattr(TaskRuns, "start", lambda *_: None)
                 await TaskRuns(r.sessions, store, tmp_path, 100).begin(known, None)
         async with scheduling(r), linked.front(r, "one", environment={NAME: KEY}) as one:
             await opened(one, session)

@@ -14,7 +14,7 @@ from pykoclaw_acp.sessions.subscriber import Subscriber
 from tests.integration.callers import caller
 from tests.integration.linked import Front, front, new, there, words
 from tests.integration.rig import Rig, rig
-from tests.waiting import eventually
+from tests.waiting import eventually, running
 
 LOCKED = (DatabaseState.LOCKED, "locked")
 
@@ -166,13 +166,14 @@ async def test_close_overtaking_stored_load_closes_session(tmp_path: Path) -> No
     """The load was answered while another program kept the database locked."""
     async with rig(tmp_path) as r:
         session = await r.session()
-        r.database._watching.cancel()
+        for watching in running("watch-store"):
+            watching.cancel()
         r.database.condition.failed(*LOCKED)
         await r.sessions.reopen(session, "/", (), ())
         closing = asyncio.ensure_future(r.sessions.close(session))
         r.database.condition.recovered()
         await closing
-        await eventually(lambda: not r.sessions._writing)
+        await eventually(lambda: not r.sessions.writing)
         assert (session.record.closed, await in_database(r, session.id)) == (True, True)
 
 

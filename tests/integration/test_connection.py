@@ -18,7 +18,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.databases import on_writer
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import rig, take_up
-from tests.integration.wires import Wire, _listen, client, hanging, load, new, prompt
+from tests.integration.wires import Wire, client, hanging, listen, load, new, prompt
 from tests.waiting import eventually
 
 MIB = 1024 * 1024
@@ -281,7 +281,7 @@ async def test_unreadable_row_is_one_note_among_rest(tmp_path: Path) -> None:
 async def test_later_client_gets_open_question_first_answer_counts(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as first, client(r) as second:
         session, running, channel, turn = await hanging(r, first)
-        answers = _listen(channel)
+        answers = listen(channel)
         channel.say(_question(channel, turn))
         await first.answer("q1")  # type: ignore[arg-type]
         await second.call("session/load", sessionId=session, cwd="/", mcpServers=[])
@@ -307,7 +307,7 @@ async def test_open_again_reasks_question_and_needs_one_answer(
 ) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, running, channel, turn = await hanging(r, wire)
-        answers = _listen(channel)
+        answers = listen(channel)
         channel.say(_question(channel, turn))
         await wire.answer("q1")  # type: ignore[arg-type]
         await wire.call(method, sessionId=session, cwd="/", **params)

@@ -52,7 +52,7 @@ def whole(*turns: str) -> set[str]:
 
 
 def _policy(session: Session, policy: LostContext) -> None:
-    session.others.context._policy = policy
+    session.others.context.policy = policy
 
 
 async def rest(r: Rig, session: Session) -> None:

@@ -215,7 +215,7 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of rows that each transaction changed; pieces have 50 rows at most."""
     monkeypatch.setattr(pieces, "SMALLEST", 10)
     monkeypatch.setattr(pieces, "LARGEST", 50)
-    real, counts = batch.BatchWriter._transact, list[int]()
+    real, counts = batch.BatchWriter.transact, list[int]()
 
     def counting(self: Any, connection: sqlite3.Connection, units: Sequence[Unit]) -> Any:
         before = connection.total_changes
@@ -224,7 +224,7 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         finally:
             counts.append(connection.total_changes - before)
 
-    monkeypatch.setattr(batch.BatchWriter, "_transact", counting)
+    monkeypatch.setattr(batch.BatchWriter, "transact", counting)
     return counts
 
 
@@ -475,7 +475,7 @@ async def test_merge_failing_at_any_statement_is_completed(
     """What a kill at that statement leaves: its transaction is rolled back."""
     monkeypatch.setattr(pieces, "SMALLEST", piece)
     monkeypatch.setattr(pieces, "LARGEST", piece)
-    real = batch._Transaction._execute
+    real = batch.Transaction.execute
     left = itertools.count()
 
     def breaking(self: Any, statement: Statement) -> None:
@@ -493,7 +493,7 @@ async def test_merge_failing_at_any_statement_is_completed(
             before = await shown(database)
             left = itertools.count()
             with monkeypatch.context() as patched:
-                patched.setattr(batch._Transaction, "_execute", breaking)
+                patched.setattr(batch.Transaction, "execute", breaking)
                 try:
                     await conversations.unite(database, kept=())
                 except sqlite3.OperationalError:
@@ -976,7 +976,7 @@ async def test_no_worker_starts_while_older_one_has_spool(
         session = await r.session()
         await r.run(session, "say 1")
         r.pool.retire(session.id)
-        await eventually(lambda: not r.launcher.live and not r.pool._workers)
+        await eventually(lambda: not r.launcher.live and not r.pool.workers)
         row = Statement(
             "INSERT INTO acp_workers (acp_session_id, epoch, pid, start_time, boot_id, socket, protocol, created_at)"
             " VALUES (?, 1, 1, 1, 'boot', '/x/sockets/y', 1, 1)",

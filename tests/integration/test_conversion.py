@@ -221,13 +221,13 @@ async def test_fork_during_conversion_has_whole_history(
 ) -> None:
     async with rig(tmp_path) as r:
         session = await old_session(r)
-        both, copy = converter(r), forking._copy
+        both, copy = converter(r), forking.copy_table
 
-        async def meanwhile(database: Database, table: forking._CopiedTable) -> None:
+        async def meanwhile(database: Database, table: forking.CopiedTable) -> None:
             await copy(database, table)
             await both.step(session)
 
-        monkeypatch.setattr(forking, "_copy", meanwhile)
+        monkeypatch.setattr(forking, "copy_table", meanwhile)
         made, _ = await r.sessions.forks.fork(await r.sessions.get(session), "/", (), ())
         assert (await places(r, made.id))[: len(OLD)] == list(range(1, len(OLD) + 1))
         await check(r, session, OLD)
@@ -306,14 +306,14 @@ async def test_session_deleted_or_pruned_during_conversion_is_gone(
         session = await old_session(r)
         both = converter(r)
         await both.step(session)
-        convert = conversion._converted
+        convert = conversion.convert_piece
 
         def late(*given: Any, **more: Any) -> Unit:
             asyncio.run_coroutine_threadsafe(deletion.delete(r.database, session), loop).result(30)
             return convert(*given, **more)
 
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(conversion, "_converted", late)
+        monkeypatch.setattr(conversion, "convert_piece", late)
         running = asyncio.create_task(both.run())
         await asyncio.wait_for(running, 30)
         assert await r.database.read("SELECT COUNT(*) FROM acp_log") == [(0,)]

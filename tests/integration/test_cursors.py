@@ -153,7 +153,7 @@ async def test_crash_after_takeover_shows_more_not_less(
 
         monkeypatch.setattr(Confirmations, "written", at_once)
         await resume(two, session)
-        w.r.sessions.confirmations._unwritten.clear()  # the daemon dies before it wrote this down
+        w.r.sessions.confirmations.unwritten.clear()  # the daemon dies before it wrote this down
         await two.leave()
         await returns(w, 2, session, after(6))
 

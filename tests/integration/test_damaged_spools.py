@@ -24,10 +24,10 @@ from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Unit
 from tests.databases import on_writer
 from tests.integration.adopting import (
-    _die,
     _write_spool,
     alive,
     daemon,
+    die,
     ended,
     found,
     killed,
@@ -73,7 +73,7 @@ async def test_gap_is_noted_in_place_and_spool_kept(
         session, turn, channel = await hanging(first)
     path = spool(channel, turn.turn_id, without=(2, 3), garbage=garbage)
     written = path.read_bytes()
-    await _die(alive)
+    await die(alive)
     for _ in range(2):  # the second start finds nothing more to do
         async with daemon(tmp_path) as after:
             assert await after.states() == {turn.turn_id: "done"}
@@ -101,7 +101,7 @@ async def test_next_daemon_starts_despite_damaged_log(tmp_path: Path, alive: Wor
         )
         await on_writer(first.database, lambda connection: connection.execute(damaged).rowcount)
     spool(channel, turn.turn_id)
-    await _die(alive)
+    await die(alive)
     async with daemon(tmp_path) as after:
         assert await after.states() == {turn.turn_id: "done"}
         assert plain(await texts(after, session)) == "w1 w2 w3 w4 w5 "
@@ -113,15 +113,15 @@ async def test_frame_that_sqlite_refuses_is_a_gap(
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     spool(channel, turn.turn_id)
-    await _die(alive)
-    add = batch._Transaction.add
+    await die(alive)
+    add = batch.Transaction.add
 
     def refusing(self: Any, unit: Unit) -> list[int]:
         if any("w3 " in event.payload for event in unit.events):
             raise sqlite3.DataError("string or blob too big")
         return add(self, unit)
 
-    monkeypatch.setattr(batch._Transaction, "add", refusing)
+    monkeypatch.setattr(batch.Transaction, "add", refusing)
     async with daemon(tmp_path) as after:
         assert await after.states() == {turn.turn_id: "done"}
         assert plain(await texts(after, session)) == "w1 w2 [gap] w4 w5 "
@@ -134,7 +134,7 @@ async def test_truncated_line_is_noted_and_turn_ends_failed(
         session, turn, channel = await hanging(first)
     path = spool(channel, turn.turn_id)
     os.truncate(path, path.stat().st_size - 10)
-    await _die(alive)
+    await die(alive)
     async with daemon(tmp_path) as after:
         assert await after.states() == {turn.turn_id: "failed"}
         assert plain(await texts(after, session)) == "w1 w2 w3 w4 w5 [gap] "
@@ -165,7 +165,7 @@ async def test_frame_refused_by_database_affects_no_other(
         channel.ended(turn.turn_id),
     ]
     _write_spool(channel, b"".join(map(encode, frames)))
-    await _die(alive)
+    await die(alive)
     async with daemon(tmp_path) as after:
         assert await after.states() == {turn.turn_id: "done"}
         assert plain(await texts(after, session)) == "one [gap] two "
@@ -214,9 +214,9 @@ async def test_temporarily_unreadable_spool_is_waited_for(
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
     path = spool(channel, turn.turn_id)
-    await _die(alive)
+    await die(alive)
     sick = Sick(line, times=3)
-    monkeypatch.setattr(leftovers, "_open", sick)
+    monkeypatch.setattr(leftovers, "open_spool", sick)
     async with daemon(tmp_path) as after:
         assert sick.failed == 3
         assert await after.states() == {turn.turn_id: "done"}
@@ -233,10 +233,10 @@ async def test_persistently_unreadable_spool_is_noted_lost_before_end(
         session, turn, channel = await hanging(first)
     path = spool(channel, turn.turn_id)
     written = path.read_bytes()
-    await _die(alive)
+    await die(alive)
     with monkeypatch.context() as patch:
         patch.setattr(leftovers, "PATIENCE", 0.05)
-        patch.setattr(leftovers, "_open", Sick(line, times=None))
+        patch.setattr(leftovers, "open_spool", Sick(line, times=None))
         async with daemon(tmp_path) as after:
             assert await after.states() == {turn.turn_id: "failed" if line else "unknown"}
     async with daemon(tmp_path) as after:  # now it could be read: that is too late
@@ -263,7 +263,9 @@ async def test_dying_workers_spool_precedes_end_or_is_lost(
 
         with monkeypatch.context() as patch:
             patch.setattr(r.launcher, "deliver_spool", deliver)
-            patch.setattr(leftovers, "_open", Sick(0, times=None if expected == "[gap]" else 3))
+            patch.setattr(
+                leftovers, "open_spool", Sick(0, times=None if expected == "[gap]" else 3)
+            )
             channel.kill()
             assert (await asyncio.wait_for(turn.ended, 30))[0].state in ("failed", "unknown")
         assert await order(r, session) == [expected, "[end]"]

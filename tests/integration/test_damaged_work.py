@@ -15,7 +15,7 @@ from pykoclaw_acp.sessions import deliveries
 from pykoclaw_acp.sessions.left_runs import LeftRuns
 from pykoclaw_acp.sessions.limit_resuming import LimitResumer
 from pykoclaw_acp.store import changes, limit_waits, preflight
-from pykoclaw_acp.store.batch import _Transaction
+from pykoclaw_acp.store.batch import Transaction
 from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
@@ -64,15 +64,15 @@ def damage_log(monkeypatch: pytest.MonkeyPatch, session: str) -> None:
 
 def damage_writes(monkeypatch: pytest.MonkeyPatch, begin: str, value: str) -> list[str]:
     """Statements that begin so meet damage if they have this value; returns those that did."""
-    execute_one, met = _Transaction._execute, list[str]()
+    execute_one, met = Transaction.execute, list[str]()
 
-    def damaged(self: _Transaction, statement: Statement) -> None:
+    def damaged(self: Transaction, statement: Statement) -> None:
         if statement.sql.startswith(begin) and value in statement.parameters:
             met.append(statement.sql)
             raise failure()
         execute_one(self, statement)
 
-    monkeypatch.setattr(_Transaction, "_execute", damaged)
+    monkeypatch.setattr(Transaction, "execute", damaged)
     return met
 
 

@@ -352,7 +352,7 @@ def held(begun: threading.Event, release: threading.Event, connection: sqlite3.C
 
 async def test_slow_read_blocks_no_other_read_or_commit(database: Database) -> None:
     begun, release = threading.Event(), threading.Event()
-    slow = asyncio.create_task(database._readers.read_with(partial(held, begun, release)))
+    slow = asyncio.create_task(database.readers.read_with(partial(held, begun, release)))
     await eventually(begun.is_set)
     await asyncio.wait_for(database.commit(NEW_SESSION), 60)
     assert await database.read("SELECT count(*) FROM acp_sessions") == [(1,)]
@@ -363,7 +363,7 @@ async def test_slow_read_blocks_no_other_read_or_commit(database: Database) -> N
 
 async def test_cancelled_read_does_not_delay_next_ones(database: Database) -> None:
     begun, release = threading.Event(), threading.Event()
-    cancelled = asyncio.create_task(database._readers.read_with(partial(held, begun, release)))
+    cancelled = asyncio.create_task(database.readers.read_with(partial(held, begun, release)))
     await eventually(begun.is_set)
     cancelled.cancel()
     for _ in range(5):

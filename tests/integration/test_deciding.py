@@ -34,7 +34,7 @@ from tests.integration.asking import (
 )
 from tests.integration.rig import Rig
 from tests.integration.rig import rig as plain_rig
-from tests.integration.wires import Wire, _listen, hanging
+from tests.integration.wires import Wire, hanging, listen
 from tests.waiting import eventually
 
 GIVEN = {"answers": {"Which colours?": "Red, Blue", "Which size?": "my own"}}
@@ -259,7 +259,7 @@ async def asked_over_acp(
     info = {} if name is None else {"clientInfo": {"name": name, "version": "1"}}
     await wire.call("initialize", protocolVersion=1, clientCapabilities=capabilities or {}, **info)
     _, _, channel, turn = await hanging(r, wire)
-    answers = _listen(channel)
+    answers = listen(channel)
     channel.last += 1
     channel.say(
         PermissionRequest(

@@ -252,7 +252,7 @@ async def test_fork_server_restarts_when_its_code_changes(
 ) -> None:
     package = tmp_path / "__init__.py"
     package.write_text("")
-    monkeypatch.setattr(forkserver_process, "_packages", lambda: (str(package),))
+    monkeypatch.setattr(forkserver_process, "package_files", lambda: (str(package),))
     server = ForkServer(tmp_path / "workers.log", resident=False)
     try:
         await server.warm()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import structlog
@@ -134,4 +135,7 @@ async def test_disk_error_does_not_end_watchdog() -> None:
         async def probe(self) -> None:
             raise OSError(5, "Input/output error")
 
-    await health._answer("database", Part())
+    notifier = Mock(watchdog_interval=0.02)
+    watching = asyncio.create_task(health.watch(notifier, Part(), Part()))
+    await eventually(lambda: notifier.watchdog.call_count >= 2)
+    watching.cancel()

@@ -215,13 +215,13 @@ async def test_fork_of_meanwhile_deleted_session_leaves_nothing(
 
         deleting: list[asyncio.Future[None]] = []
         monkeypatch.setattr(crash_points, "reached", reached)
-        copy = forking._copy
+        copy = forking.copy_table
 
         async def slowly(*given: Any) -> None:
             await copy(*given)
             await asyncio.gather(*deleting)
 
-        monkeypatch.setattr(forking, "_copy", slowly)
+        monkeypatch.setattr(forking, "copy_table", slowly)
         with pytest.raises(SessionNotFound):
             await fork(r, source)
         monkeypatch.undo()

@@ -19,7 +19,7 @@ from tests.integration.asking import LONG, SOON, Person, begin, restarted, rig
 from tests.integration.forms import ADA, FORM, PAGE, SCHEMA, given, person_asked
 from tests.integration.rig import Rig
 from tests.integration.rig import rig as plain_rig
-from tests.integration.wires import Wire, _listen, hanging
+from tests.integration.wires import Wire, hanging, listen
 from tests.waiting import eventually, pass_loop_time
 
 ALLOWING: tuple[OperatorDecision, ...] = ("allow_once", "allow_always")
@@ -223,7 +223,7 @@ async def test_client_declaring_elicitation_is_asked_with_elicitation_create(
     async with plain_rig(tmp_path) as r:
         wire = await connected(r, {"elicitation": {"form": {}}})
         session, _, channel, turn = await hanging(r, wire)
-        answers = _listen(channel)
+        answers = listen(channel)
         channel.last += 1
         channel.say(_form(channel.last, turn))
         (request,) = await eventually(lambda: asked_of(wire))
@@ -247,7 +247,7 @@ async def test_an_answer_that_is_none_cancels(tmp_path: Path, result: Any) -> No
     async with plain_rig(tmp_path) as r:
         wire = await connected(r, {"elicitation": {"form": {}}})
         _, _, channel, turn = await hanging(r, wire)
-        answers = _listen(channel)
+        answers = listen(channel)
         channel.last += 1
         channel.say(_form(channel.last, turn))
         await eventually(lambda: asked_of(wire))
@@ -276,7 +276,7 @@ async def test_client_not_declaring_elicitation_is_not_asked(
     async with plain_rig(tmp_path) as r:
         wire = await connected(r, capabilities)
         _, _, channel, turn = await hanging(r, wire)
-        answers = _listen(channel)
+        answers = listen(channel)
         channel.last += 1
         channel.say(_form(channel.last, turn))
         (answer,) = await eventually(lambda: answers)

@@ -19,14 +19,14 @@ def give_up_after(
     r: Rig, patch: pytest.MonkeyPatch, step: str, wire: Wire, *, leaves: bool
 ) -> None:
     """The next call is given up when the journal has done this, before the call knows of that."""
-    doing, message_id = getattr(r.journal, step), wire._next + 1
+    doing, message_id = getattr(r.journal, step), wire.last_id + 1
 
     async def done(*given: Any, **more: Any) -> Any:
         result = await doing(*given, **more)
         if leaves:
             wire.connection.leave()
         else:
-            (call,) = wire.connection.calls._requests.values()
+            (call,) = wire.connection.calls.requests.values()
             wire.send({"method": "$/cancel_request", "params": {"requestId": message_id}})
             await eventually(lambda: call.withdrawn)
         await asyncio.sleep(0)
@@ -92,7 +92,7 @@ async def test_call_abandoned_before_it_began_does_nothing(tmp_path: Path) -> No
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         live = r.sessions.live[session]
-        async with live.choosing._choice:
+        async with live.choosing.choice:
             first = wire.begin("session/set_mode", sessionId=session, modeId="plan")
             second = wire.begin("session/delete", sessionId=session)
             third = wire.begin("session/set_title", sessionId=session, title="Third")

@@ -36,7 +36,7 @@ from pykoclaw_acp.server import imported_lines
 from pykoclaw_acp.sessions.context_summary import ContextSummary
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import deletion, forking
-from pykoclaw_acp.store.database import Unit
+from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.journal.restoring import SqlRestoreStore
 from tests.integration.callers import Caller, caller
 from tests.integration.rig import Rig, rig
@@ -392,13 +392,13 @@ async def test_calls_without_ends_are_ended_in_batches(
 ) -> None:
     """One commit for all of them would keep the other sessions' waiting."""
     sizes: list[int] = []
-    real = SqlRestoreStore._commit
+    real = Database.commit
 
-    async def commit(self: SqlRestoreStore, unit: Unit, *, patient: bool = False) -> list[int]:
+    async def commit(self: Database, unit: Unit, *, patient: bool = False) -> list[int]:
         sizes.append(len(unit.events))
         return await real(self, unit, patient=patient)
 
-    monkeypatch.setattr(SqlRestoreStore, "_commit", commit)
+    monkeypatch.setattr(Database, "commit", commit)
     calls = [
         line(
             "tool_call",

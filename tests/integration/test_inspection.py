@@ -194,7 +194,7 @@ async def test_adopting_command_keeps_existing_data(
 async def test_adopting_command_trusts_the_group_that_is_set(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trusted_path, "_others_in", lambda group: ["colleague"])
+    monkeypatch.setattr(trusted_path, "others_in", lambda group: ["colleague"])
     monkeypatch.setenv("PYKOCLAW_GROUP", grp.getgrgid(os.getegid()).gr_name)
     create(path, FOREIGN)
     path.parent.chmod(0o2770)

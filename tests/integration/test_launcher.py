@@ -47,7 +47,7 @@ async def test_launch_truncates_oversized_workers_log(
     async def refuse() -> None:
         raise OSError("no")
 
-    monkeypatch.setattr(launcher._fork_server, "ensure", refuse)
+    monkeypatch.setattr(launcher.fork_server, "ensure", refuse)
     for size, kept in ((MAX_LOG, MAX_LOG), (MAX_LOG + 1, 0)):
         (tmp_path / "workers.log").touch()
         os.truncate(tmp_path / "workers.log", size)
@@ -65,7 +65,7 @@ async def test_directories_removed_under_the_server_are_made_anew(
     async def refuse(*_: object) -> None:
         raise LaunchFailed(ErrorKind.START_FAILED, "no more is needed")
 
-    monkeypatch.setattr(launcher._fork_server, "fork", refuse)
+    monkeypatch.setattr(launcher.fork_server, "fork", refuse)
     one = spec(tmp_path)
     for _ in range(2):
         with pytest.raises(LaunchFailed, match="no more is needed"):
@@ -89,7 +89,7 @@ async def test_unusable_worker_log_costs_only_the_log(tmp_path: Path, there: str
         os.mkfifo(path)
     launcher = LocalLauncher(tmp_path, tmp_path, resident=False)
     await asyncio.wait_for(launcher.warm(), 60)
-    assert launcher._fork_server.pid is not None
+    assert launcher.fork_server.pid is not None
     await launcher.close()
     assert target.stat().st_size == MAX_LOG + 1
 

@@ -604,7 +604,7 @@ async def _counted(r: Rig) -> AsyncIterator[Callable[[], int]]:
         steps += 1
         return 0
 
-    readers = r.database._readers._readers
+    readers = r.database.readers.readers
     for reader in readers:
         await reader.run(lambda connection: connection.set_progress_handler(count_steps, 10))
     yield lambda: steps

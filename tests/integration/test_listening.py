@@ -111,13 +111,13 @@ async def test_lost_socket_of_systemd_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
-    identity = listening._identity
+    identity = listening.identity_of
 
     def look(path: str) -> tuple[int, int] | None:
         seen.append(path)
         return identity(path)
 
-    monkeypatch.setattr(listening, "_identity", look)
+    monkeypatch.setattr(listening, "identity_of", look)
     path = tmp_path / "acp.sock"
     given = socket.socket(socket.AF_UNIX)
     given.bind(str(path))

@@ -137,7 +137,7 @@ def test_a_directory_that_everybody_can_write_is_refused(tmp_path: Path, mode: i
 def test_directory_that_group_members_can_write_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
 ) -> None:
-    monkeypatch.setattr(trusted_path, "_others_in", lambda group: ["colleague"])
+    monkeypatch.setattr(trusted_path, "others_in", lambda group: ["colleague"])
     for above in (*reversed(tmp_path.parents), tmp_path):  # nothing above closes it to them
         if above.stat().st_uid == os.geteuid() and not above.stat().st_mode & stat.S_ISVTX:
             above.chmod(above.stat().st_mode | 0o055)
@@ -185,9 +185,9 @@ def test_unmakeable_state_directory_is_fatal_unless_disks_fault(
     monkeypatch.setattr(data_directory, "secure_directory", fails)
     if number == errno.EACCES:
         with pytest.raises(DirectoryUnusable, match="PYKOCLAW_STATE"):
-            data_directory._runtime_directory(places)
+            data_directory.runtime_directory(places)
     else:
-        assert str(data_directory._runtime_directory(places)) == places.directory
+        assert str(data_directory.runtime_directory(places)) == places.directory
 
 
 def test_directory_readable_by_others_stays_unchanged(tmp_path: Path) -> None:

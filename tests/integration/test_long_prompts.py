@@ -20,13 +20,13 @@ LONG = "say 1" + " " * reading.MAX_OTHER
 @pytest.fixture
 def goes_on(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Until it is set, the choice of a model waits for what Claude offers."""
-    event, offer = asyncio.Event(), Choosing._first_offer
+    event, offer = asyncio.Event(), Choosing.first_offer
 
     async def first_offer(choosing: Choosing) -> Offer | None:
         await event.wait()
         return await offer(choosing)
 
-    monkeypatch.setattr(Choosing, "_first_offer", first_offer)
+    monkeypatch.setattr(Choosing, "first_offer", first_offer)
     return event
 
 

@@ -149,7 +149,7 @@ async def test_rule_is_removed_while_sessions_leave_memory(
             r.sessions.live.remove(others[-1].id)
             return path
 
-        monkeypatch.setattr("pykoclaw_acp.server.rule_control._real", meanwhile)
+        monkeypatch.setattr("pykoclaw_acp.server.rule_control.real_path", meanwhile)
         insert = Statement(
             "INSERT INTO acp_session_rules VALUES (?, 'Bash(ls)', '', 1)", (session.id,)
         )

@@ -421,7 +421,7 @@ async def test_decided_turn_is_not_looked_at_again(
             await eventually(
                 lambda: rows(r, f"SELECT 1 FROM acp_notify WHERE since_clock > {before}")
             )
-            assert one._turns == {}
+            assert one.turns == {}
         subscription.close()
         async with telling(r, CHAT):
             await r.run(await away(r), "say 1")
@@ -836,11 +836,11 @@ async def test_quiet_hours_hold_everything_until_they_end(
         await r.run(await away(r), "say 1")
         late = await away(r)
         await r.run(late, "say 1")
-        assert len(one._turns) == 2
+        assert len(one.turns) == 2
         late.subscribe(Person(), 0)  # who comes in the night is not told in the morning
         assert await notices(r) == []
         monkeypatch.setattr(Quiet, "over", True)
-        await eventually(lambda: not one._turns)
+        await eventually(lambda: not one.turns)
         assert await _count(r, 1)
 
 

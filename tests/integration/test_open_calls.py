@@ -26,7 +26,7 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.store import events, open_calls
-from tests.integration.adopting import _die, alive, daemon, found, killed
+from tests.integration.adopting import alive, daemon, die, found, killed
 from tests.integration.linked import Front, front, new
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.queueing import execute
@@ -159,7 +159,7 @@ async def test_worker_dying_with_daemon_fails_calls_once(
         channel.say(channel.ended(turn.turn_id))
         tell(channel, None, output("half"))
         await acknowledged(channel)
-    await _die(alive)
+    await die(alive)
     why = "Cut off before its end. The server was stopped, and Claude's worker with it."
     for _ in range(2):
         async with daemon(tmp_path) as r:
@@ -238,7 +238,7 @@ async def test_call_earlier_daemon_asked_about_fails_with_input(
         channel.say(question(channel, turn.turn_id))
         await acknowledged(channel)
     if worker == "dead":
-        await _die(alive)
+        await die(alive)
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
         client = Client()

@@ -305,14 +305,14 @@ async def test_writes_succeed_however_long_between_them(
 ) -> None:
     """SQLite asks the guard at one in many runs of BEGIN and COMMIT as well."""
     await world.use(lambda db: db.executescript("CREATE TABLE t (a)"))
-    execute = plugin_statements._execute
+    execute = plugin_statements.execute
 
     def ends_late(connection: sqlite3.Connection, statement: SqlStatement) -> SqlResult:
         result = execute(connection, statement)
         clock.seconds += 60
         return result
 
-    monkeypatch.setattr(plugin_statements, "_execute", ends_late)
+    monkeypatch.setattr(plugin_statements, "execute", ends_late)
     for number in range(100):
         await world.run("INSERT INTO t VALUES (?)", number)
     await _daemon_writes(world)
@@ -333,7 +333,7 @@ async def test_stopped_writes_give_the_lock_back(world: World) -> None:
 async def test_a_rollback_that_fails_locks_nobody_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_own = plugin_statements._run_own
+    run_own = plugin_statements.run_own
 
     def failing(one: Any, sql: str, connection: sqlite3.Connection) -> None:
         if sql == "ROLLBACK":
@@ -342,13 +342,13 @@ async def test_a_rollback_that_fails_locks_nobody_out(
 
     await world.use(lambda db: db.executescript("CREATE TABLE t (a PRIMARY KEY)"))
     await world.run("INSERT INTO t VALUES (1)")
-    monkeypatch.setattr(plugin_statements, "_run_own", failing)
+    monkeypatch.setattr(plugin_statements, "run_own", failing)
     with pytest.raises(sqlite3.IntegrityError):
         await world.run("INSERT INTO t VALUES (1)")
     await _daemon_writes(world)
     await world.run("INSERT INTO t VALUES (2)")
     assert len(await world.run("SELECT a FROM t")) == 2
-    assert len(world.database._further) == 2  # that of the reads, and the new one
+    assert len(world.database.further) == 2  # that of the reads, and the new one
 
 
 async def test_statements_are_bounded_in_time(
@@ -417,7 +417,7 @@ async def test_connections_that_cannot_be_prepared_are_closed(
         raise sqlite3.OperationalError(f"not prepared to read only: {reads_only}")
 
     with monkeypatch.context() as patched:
-        patched.setattr(plugin_statements, "_prepare", failing)
+        patched.setattr(plugin_statements, "prepare", failing)
         call = DatabaseCall(epoch=1, call=1, statements=[SqlStatement("SELECT 1")])
         cancelled = asyncio.ensure_future(world.statements.take(call))
         try:
@@ -429,7 +429,7 @@ async def test_connections_that_cannot_be_prepared_are_closed(
             await cancelled
         with pytest.raises(sqlite3.OperationalError, match="not prepared"):
             await world.run("SELECT 1")
-    assert world.database._further == []
+    assert world.database.further == []
     assert len(await world.run("SELECT 1")) == 1
 
 
@@ -536,9 +536,9 @@ async def test_a_file_that_was_replaced_is_not_written(world: World, tmp_path: P
 
 
 async def test_no_connection_opens_before_plugin_needs_one(world: World) -> None:
-    assert world.database._further == []
+    assert world.database.further == []
     await world.run("SELECT 1")
-    assert len(world.database._further) == 1
+    assert len(world.database.further) == 1
     await world.run("DELETE FROM scheduled_tasks")
     await world.run("DELETE FROM scheduled_tasks")
-    assert len(world.database._further) == 2
+    assert len(world.database.further) == 2

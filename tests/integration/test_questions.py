@@ -306,7 +306,7 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
         (row,) = await SessionJournal(r.database).find_active(session.id)
         (turn,) = session.turns
         assert (row.turn_id, row.outcome, row.option) == (turn.turn_id, "selected", "allow_once")
-        session.permissions._parked_answers = ParkedAnswers()
+        session.permissions.parked_answers = ParkedAnswers()
         session.restore_requests(2, [row])
         again = Asking(r, session, turn, r.launcher.launched[1])
         if asked_before:  # and the daemon died before it could say so

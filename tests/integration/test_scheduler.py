@@ -427,7 +427,7 @@ async def test_run_of_an_earlier_daemon_goes_on_once(tmp_path: Path, path: Path,
         (known,) = await store.due(1)
         if step == "claimed":
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(TaskRuns, "_start", lambda *_: None)
+                patch.setattr(TaskRuns, "start", lambda *_: None)
                 await runs.begin(known, None)
         else:
             await runs.begin(known, None)

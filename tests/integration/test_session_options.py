@@ -277,7 +277,7 @@ async def test_an_id_of_a_claude_session_is_taken(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / f"{begun}.jsonl").write_text("{}\n")
     async with rig(tmp_path) as r, client(r) as wire:
-        r.sessions._transcripts = ImportedTranscripts(r.journal, str(tmp_path / "projects"))
+        r.sessions.transcripts = ImportedTranscripts(r.journal, str(tmp_path / "projects"))
         await upsert_row(r.database, Conversation("wa-x", known, None, None))
         for taken in (known, begun):
             assert "another" in words(await new(wire, **{"pykoclaw.dev/sessionId": taken}))

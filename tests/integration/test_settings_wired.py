@@ -54,9 +54,9 @@ async def test_parts_have_the_values_of_settings(tmp_path: Path) -> None:
     app = await App.start(settings, places, resident=True)
     try:
         for part, names in (
-            (app.sessions._template, OF_WORKERS),
-            (app.sessions._times, OF_TURNS),
-            (app.pool._limits, OF_POOL),
+            (app.sessions.template, OF_WORKERS),
+            (app.sessions.times, OF_TURNS),
+            (app.pool.limits, OF_POOL),
             (app.sessions.catalogue.settings, OF_LISTS),
         ):
             has = {name: getattr(part, name) for name in names.split()}
@@ -102,7 +102,7 @@ async def test_stdio_stops_within_its_shutdown_grace(
     (source, given), (shown, sink) = os.pipe(), os.pipe()
     os.close(given)
     try:
-        await stdio._serve(settings_in(tmp_path), source, sink, None)
+        await stdio.serve(settings_in(tmp_path), source, sink, None)
     finally:
         os.close(shown)
     assert graces == [21 - stdio.CALLS_GRACE - stdio.ANSWERS_GRACE]

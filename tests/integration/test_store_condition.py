@@ -38,7 +38,7 @@ from tests.integration import wires
 from tests.integration.linked import front, words
 from tests.integration.rig import TIMES, Client, Rig, hanging, rig
 from tests.integration.rows import create
-from tests.waiting import eventually, not_within
+from tests.waiting import eventually, not_within, running
 
 DATABASE = "pykoclaw.db"
 
@@ -46,7 +46,7 @@ DATABASE = "pykoclaw.db"
 async def close_abandoned() -> None:
     """What the end of the process does."""
     while ABANDONED:
-        await ABANDONED.pop()._close_files()
+        await ABANDONED.pop().close_files()
 
 
 @contextmanager
@@ -458,7 +458,7 @@ async def test_prompt_possibly_kept_is_not_called_refused(
             raise UnsyncedCommit(failure(sqlite3.SQLITE_IOERR))
 
         with monkeypatch.context() as patched:
-            patched.setattr(batch, "_commit", fails)
+            patched.setattr(batch, "commit_durably", fails)
             patched.setattr(batch, "write_nothing_new", fails)
             with pytest.raises(StoreUncertain, match="is not known") as refused:
                 await r.prompt(session, "say 1")
@@ -540,7 +540,7 @@ async def test_first_start_goes_on_once_disk_has_room(
     path, spare = tmp_path / DATABASE, tmp_path / "spare"
     create(path, "delete")
     spare.mkdir(mode=0o700)
-    migrate_one = migrate._apply_one
+    migrate_one = migrate.apply_one
 
     def full(connection: sqlite3.Connection, migration: migrate.Migration) -> None:
         main = "SELECT file FROM pragma_database_list WHERE name = 'main'"
@@ -549,7 +549,7 @@ async def test_first_start_goes_on_once_disk_has_room(
         migrate_one(connection, migration)
 
     with monkeypatch.context() as patched:
-        patched.setattr(migrate, "_apply_one", full)
+        patched.setattr(migrate, "apply_one", full)
         database = await Database.open(path, [spare])
     assert database.limited
     assert await database.read("SELECT COUNT(*) FROM conversations") == [(200,)]
@@ -580,9 +580,9 @@ async def test_write_probe_really_writes_a_page(tmp_path: Path) -> None:
     database = await Database.open(tmp_path / DATABASE)
     try:
         before = (tmp_path / f"{DATABASE}-wal").stat().st_size
-        assert await database._commits.probe_write() is None
+        assert await database.commits.probe_write() is None
         assert (tmp_path / f"{DATABASE}-wal").stat().st_size > before
-        assert isinstance(database._commits._batches, BatchWriter)
+        assert isinstance(database.commits.batches, BatchWriter)
     finally:
         await database.close()
 
@@ -620,7 +620,7 @@ async def test_claim_window_starts_after_adopted_turn_ends(tmp_path: Path) -> No
     async with rig(tmp_path, times=replace(TIMES, rejoin_window=0.05)) as r:
         session, turn = await requeued(r)
         adopted = Turn(str(uuid4()), session.id, [])
-        session._queue.go_on(adopted)
+        session.queue.go_on(adopted)
         session.requeue(turn)
         await not_within(turn.ended.done)
         adopted.ended.set_result((None, 0))  # type: ignore[arg-type]
@@ -666,7 +666,8 @@ async def test_journaled_lines_wait_for_daemon_able_to_resume(tmp_path: Path) ->
         r.database.condition.failed(
             DatabaseState.LOCKED, "Another program keeps the database locked."
         )
-        r.database._watching.cancel()
+        for watching in running("watch-store"):
+            watching.cancel()
         async with front(r, sessions={session.id: {"seq": 0, "opened": {"cwd": "/"}}}) as one:
             one.call(2, "session/prompt", again=1, **words(session.id, "say 1"))
             one.call(
@@ -847,7 +848,7 @@ async def test_files_that_cannot_be_checked_are_not_closed(
     assert await again.read("SELECT name FROM conversations") == [("kept",)]
     await again.close()
     ABANDONED.remove(database)
-    await database._close_files()
+    await database.close_files()
 
 
 async def test_failed_check_after_commit_writes_nothing_twice(

@@ -684,8 +684,8 @@ async def test_unreferenced_session_is_unloaded_and_can_return(tmp_path: Path) -
             await r.pool.stop(session)
             r.sessions.live.forget(0, r.pool)
             assert list(r.sessions.live.values()) == [live], "a client has it open"
-            assert live.log._tail.after(0) != []
-        assert live.log._tail.after(0) == []
+            assert live.log.tail.after(0) != []
+        assert live.log.tail.after(0) == []
         await r.run(live, "say 2")
         live.subscriptions[0].close()
         r.sessions.live.forget(0, r.pool)
@@ -699,7 +699,7 @@ async def test_unreferenced_session_is_unloaded_and_can_return(tmp_path: Path) -
         await live.deduplication.mark_answered(lost)
         await eventually(lambda: not live.others)
         r.sessions.live.forget(0, r.pool)
-        assert (len(r.sessions.live), r.pool._continuity._resume, r.sessions.live._found) == (
+        assert (len(r.sessions.live), r.pool.continuity.resume, r.sessions.live.found) == (
             0,
             {},
             {},

@@ -218,10 +218,10 @@ async def test_what_was_done_is_forgotten_after_a_week(tmp_path: Path, path: Pat
         tasks, _ = control(r)
         one = TaskParams(task=task(path, "a", next_run=None))
         await tasks.pause(call(1), one)
-        r.database.clock._before += 6 * 86_400_000
+        r.database.clock.offset += 6 * 86_400_000
         await tasks.pause(call(2), one)
         assert (await tasks.pause(call(1), one)).changed, "it was not paused before"
-        r.database.clock._before += 2 * 86_400_000
+        r.database.clock.offset += 2 * 86_400_000
         await tasks.pause(call(3), one)
         assert not (await tasks.pause(call(1), one)).changed
 

@@ -35,6 +35,7 @@ from pykoclaw_acp.transcripts import process, watching, wire
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.reader import DAMAGED
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
+from tests.databases import open_new
 from tests.integration.journals import Subject, subject
 from tests.integration.queueing import execute
 from tests.unit.transcripts import Transcript, words
@@ -136,10 +137,12 @@ async def test_rewritten_entry_is_in_log_once(p: Place, again: slice) -> None:
     assert await p.log() == said
 
 
-async def test_turns_of_transcripts_are_counted_apart(p: Place) -> None:
+async def test_turns_of_transcripts_are_counted_apart(p: Place, tmp_path: Path) -> None:
     turns(p.transcript, 3)
     await p.look()
-    found = await overview.details(p.store._database, "one")
+    database = await open_new(tmp_path / "pykoclaw.db")
+    found = await overview.details(database, "one")
+    await database.close()
     assert (found.turn_count, found.other_turns) == (0, 3)
 
 
@@ -334,7 +337,7 @@ async def test_silent_disk_stalls_neither_loop_nor_other_calls(
         with monkeypatch.context() as hung:
             hung.setattr(files, "look", hanging)
             hung.setattr(files, "find", hanging)
-            hung.setattr(watching.KernelWatches, "_add", hanging)
+            hung.setattr(watching.KernelWatches, "ask_kernel", hanging)
             end = made.watch("one", lambda: None)
             for _ in range(10):
                 with pytest.raises(InternalError, match="does not answer"):
@@ -619,7 +622,7 @@ async def test_reader_of_huge_lines_stays_small(p: Place, monkeypatch: pytest.Mo
     p.transcript.raw('{"uuid": "deep", "type": ' + "[" * 300_000 + "]" * 300_000 + "}\n")
     turns(p.transcript, 2000, 10)
     monkeypatch.setattr(
-        process._ReaderProcess, "gives_way", False
+        process.ReaderProcess, "gives_way", False
     )  # it is looked at when it is done
     await p.look()
     (pid,) = p.made[0].readers.pids
@@ -664,13 +667,13 @@ async def test_server_that_stops_starts_no_reader(
 ) -> None:
     turns(p.transcript, 500)
     started: list[int] = []
-    start = process._start
+    start = process.start_reader
 
     def counting(control: socket.socket) -> subprocess.Popen[bytes]:
         started.append(1)
         return start(control)
 
-    monkeypatch.setattr(process, "_start", counting)
+    monkeypatch.setattr(process, "start_reader", counting)
     made, commit = p.transcripts(), p.store.commit_piece
 
     async def stopping(session: str, piece: ImportedPiece) -> list[Logged]:
@@ -727,7 +730,7 @@ async def test_changes_are_noticed_while_somebody_watches(
     monkeypatch.setattr(watching, "SETTLE", 0.01)
     monkeypatch.setattr(watching, "LOOK_EVERY", 0.01)
     if not inotify:
-        monkeypatch.setattr(watching.KernelWatches, "_add", lambda *_: False)
+        monkeypatch.setattr(watching.KernelWatches, "ask_kernel", lambda *_: False)
     turns(p.transcript, 1)
     await p.look()
     made, calls = p.made[0], [0, 0]

@@ -171,7 +171,7 @@ async def test_lock_that_gets_lost_is_free(tmp_path: Path, monkeypatch: pytest.M
             raise MemoryError
 
     taking = locks(tmp_path)
-    monkeypatch.setattr(taking, "_held", Full())
+    monkeypatch.setattr(taking, "held", Full())
     with pytest.raises(MemoryError):
         await taking.acquire("acp-1")
     await eventually(lambda: holder(tmp_path, "acp-1") is None)

@@ -54,7 +54,7 @@ class Gate:
 def fail_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The next read of the log fails, as while another program has locked it; nothing is in memory."""
     session.log.forget()
-    store: Any = session.log._store
+    store: Any = session.log.store
     real = store.read
     failed: list[str] = []
 
@@ -76,7 +76,7 @@ def damage(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     async def read(*_: Any) -> list[Logged]:
         raise unavailable(DatabaseState.DAMAGED, "The database is damaged.")
 
-    monkeypatch.setattr(session.log._store, "read", read)
+    monkeypatch.setattr(session.log.store, "read", read)
 
 
 async def turn_is_done(r: Rig) -> None:
@@ -140,7 +140,7 @@ async def test_damage_after_other_trouble_is_told(
         async def read(*_: Any) -> list[Logged]:
             raise unavailable(next(states, DatabaseState.DAMAGED), "The disk reports an error.")
 
-        monkeypatch.setattr(session.log._store, "read", read)
+        monkeypatch.setattr(session.log.store, "read", read)
         session.log.forget()
         gate.open.set()
         assert (await one.answer(2))["result"]["stopReason"] == "end_turn"

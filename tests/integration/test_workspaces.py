@@ -457,7 +457,7 @@ async def test_cancelled_prompts_question_fails_after_kill(
         one = await Working.begin(r, work)
         await one.prompt()
         await one.asked()
-        await one.session._stop_turns()
+        await one.session.stop_turns()
     data = tmp_path / "data"
     data.chmod(0o700)
     async with asking_rig(data, **looking()) as r:

@@ -29,7 +29,7 @@ class Wire:
         self.blocked = asyncio.Event()
         self.blocked.set()
         self.incoming: asyncio.Queue[bytes] = asyncio.Queue()
-        self._next = 0
+        self.last_id = 0
         self._methods: dict[str, str] = {}  # by the id of the request
         self.connection = ClientConnection(r.sessions, METHODS, DirectPeer(self, room=room))
         self.serving = asyncio.ensure_future(self.connection.serve())
@@ -61,9 +61,9 @@ class Wire:
         )
 
     def begin(self, method: str, **params: Any) -> int:
-        self._next += 1
-        self.send({"id": self._next, "method": method, "params": params})
-        return self._next
+        self.last_id += 1
+        self.send({"id": self.last_id, "method": method, "params": params})
+        return self.last_id
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
         return await self.answer(self.begin(method, **params))
@@ -131,7 +131,7 @@ async def hanging(r: Rig, wire: Wire) -> tuple[str, int, MemoryChannel, str]:
     return session, running, r.launcher.launched[0], next(iter(await r.states()))
 
 
-def _listen(channel: MemoryChannel) -> list[Answer]:
+def listen(channel: MemoryChannel) -> list[Answer]:
     answers: list[Answer] = []
     send = channel.send
 

@@ -826,7 +826,7 @@ def test_findings_are_columns_of_paragraphs(monkeypatch: pytest.MonkeyPatch) -> 
         Finding("one", "ok", "Found well. " * 9, ""),
         Finding("another", "problem", "Found ill. " * 9, "Do this. " * 9),
     ]
-    monkeypatch.setattr("pykoclaw_acp.commands.doctor._context", lambda: None)
+    monkeypatch.setattr("pykoclaw_acp.commands.doctor.context_of_machine", lambda: None)
     monkeypatch.setattr("pykoclaw_acp.doctor.checks.examine", lambda context, checks: found)
     terminal_of(monkeypatch, 60)
     result = run("doctor")

@@ -228,7 +228,7 @@ def test_all_weak_parent_directories_named_most_dangerous_first(
 
 
 def test_intended_group_sharing_is_ok(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trusted_path, "_others_in", lambda group: ["colleague"])
+    monkeypatch.setattr(trusted_path, "others_in", lambda group: ["colleague"])
     path = database(context)
     path.chmod(0o660)
     path.parent.chmod(0o2770)

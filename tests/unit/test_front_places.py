@@ -237,7 +237,7 @@ def test_ended_servers_lock_costs_no_look(tmp_path: Path, monkeypatch: pytest.Mo
     """Each look makes a client wait for 10 ms."""
     ended = subprocess.Popen(["true"])
     ended.wait()
-    monkeypatch.setattr(places, "_holders", lambda _: pytest.fail("all locks were listed"))
+    monkeypatch.setattr(places, "holders_of", lambda _: pytest.fail("all locks were listed"))
     for said in (f"{ended.pid}\n/some/socket\nserves\n", "", "one\n"):
         (tmp_path / "pykoclaw-acp.lock").write_text(said)
         assert lock_holder(str(tmp_path)) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from pykoclaw_acp.translation.translator import ToolResult, Translation
 from pykoclaw_acp.worker import live_output, output_files
 from pykoclaw_acp.worker.live_output import LiveOutput
 from pykoclaw_acp.worker.output_files import OutputFile, OutputSnapshot
-from tests.waiting import eventually
+from tests.waiting import eventually, running
 
 
 @pytest.fixture
@@ -95,11 +94,6 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return looks
 
 
-def watches() -> bool:
-    """Whether files of calls are looked at."""
-    return any(one.get_name() == "watch-output" for one in asyncio.all_tasks())
-
-
 @contextmanager
 def shell(folder: Path, name: str, command: str) -> Iterator[None]:
     """A command as the CLI runs it in the foreground."""
@@ -127,7 +121,7 @@ async def test_output_grows_with_file_and_stops_with_call(w: Watching, folder: P
     )
     w.end("call")
     file.write_text("three\n")
-    await eventually(lambda: not watches())
+    await eventually(lambda: not running("watch-output"))
     assert w.texts("call")[-1] == "one\ntwo\n"
 
 
@@ -150,7 +144,7 @@ async def test_call_ending_during_read_shows_nothing_after_end(
     await eventually(begun.is_set)
     w.end("call")
     go_on.set()
-    await eventually(lambda: not watches())
+    await eventually(lambda: not running("watch-output"))
     assert w.shown == []
 
 

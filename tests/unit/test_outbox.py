@@ -283,7 +283,7 @@ async def test_spool_that_cannot_be_written_is_named(
     def write(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(spool, "_write_all", write)
+    monkeypatch.setattr(spool, "write_all", write)
     box = Box(tmp_path)
     box.outbox.put(frame("kept in memory"))
     await spilled(box.outbox)

@@ -79,8 +79,8 @@ class Cli:
         ended = [one for one in self.told if isinstance(one, TurnEnded)]
         return [(one.turn_id, one.stop_reason) for one in ended]
 
-    def asked(self) -> PermissionRequest | None:
-        return next((one for one in self.told if isinstance(one, PermissionRequest)), None)
+    def asked(self) -> list[PermissionRequest]:
+        return [one for one in self.told if isinstance(one, PermissionRequest)]
 
     async def end(self, turn_id: str) -> None:
         self.lines.put_nowait(result(user_message_uuids=[turn_id]))
@@ -210,7 +210,8 @@ async def test_stop_ends_turn_subagent_began(cli: Cli, begins: bool) -> None:
     asking = asyncio.create_task(
         cli.claude.permissions.can_use_tool("Bash", {"command": "ls"}, context)
     )
-    turn_id = (await eventually(cli.asked)).turn_id
+    [request] = await eventually(cli.asked)
+    turn_id = request.turn_id
     if begins:
         cli.lines.put_nowait(INIT)
         await eventually(cli.lines.empty)
