@@ -137,7 +137,7 @@ def _lock(where: places.Places, wait: float) -> int | None:
 
 
 def running_daemon() -> int:
-    """Its pid; raises CommandFailed if it is one that ends with its client."""
+    """Pid of the daemon; raises CommandFailed for a server that ends with its client."""
     where = places.Places.find()
     holder = places.lock_holder(where.data)
     if holder is None:  # or the data directory was moved while its daemon runs

@@ -69,6 +69,6 @@ def _words(process: _Process) -> str:
 
 @cache
 def of_this_place() -> _Process | None:
-    """This process, whose machine and PID namespace others are compared with; None if it is unknown."""
+    """What client processes are compared with: where this one runs; None if that is unknown."""
     found = client_process.own()
     return None if found is None else msgspec.convert(found, _Process)
