@@ -15,7 +15,7 @@ from pykoclaw_acp.store import permissions
 from pykoclaw_acp.store.hinting_journal import HintingJournal
 from tests.integration.adopting import alive, asks, daemon, ended, found, killed
 from tests.integration.rig import hanging
-from tests.waiting import eventually, not_within, pass_loop_time
+from tests.waiting import MOMENT, eventually, pass_loop_time, within
 
 __all__ = ["alive"]
 
@@ -38,9 +38,9 @@ async def test_answering_worker_is_spared_while_store_waits(
         again = await found(second, session)
         await asyncio.wait_for(waits.wait(), 30)
         pass_loop_time(30)  # the time that it has
-        await not_within(lambda: channel.dead)
+        ended_it = await within(lambda: channel.dead, MOMENT)
         writable.set()
-        assert not channel.dead
+        assert not ended_it
         await eventually(second.pool.workers[session.id].ready.done)
         channel.say(channel.ended(turn.turn_id))
         assert (await ended(again)).state == "done"

@@ -137,5 +137,6 @@ async def test_disk_error_does_not_end_watchdog() -> None:
 
     notifier = Mock(watchdog_interval=0.02)
     watching = asyncio.create_task(health.watch(notifier, Part(), Part()))
-    await eventually(lambda: notifier.watchdog.call_count >= 2)
+    await eventually(lambda: watching.done() or notifier.watchdog.call_count >= 2)
+    assert not watching.done()
     watching.cancel()
