@@ -186,9 +186,9 @@ async def _spared(
 
 def _end_in_silence(turn: Turn, database: Database) -> Statement:
     """The end of a turn whose session cannot be told."""
-    spoke = turn.state != TurnState.QUEUED
+    sent = turn.state != TurnState.QUEUED
     kind, message = ErrorKind.SERVER_LOST, endings.STOPPED
-    outcome = endings.interrupted(spoke=spoke, kind=kind, message=message)
+    outcome = endings.lost(turn, kind, message, may_have_spoken=sent)
     return turns.end(turn.turn_id, outcome, database.clock.now())
 
 
@@ -323,13 +323,10 @@ async def _end_turn(
         outcome = endings.not_begun()
     else:
         why = last_words or TurnFailure(ErrorKind.SERVER_LOST, endings.STOPPED)
-        spoke = turn.spoke or turn.taken_by is not None
         outcome = (
             endings.background_lost(why.message, why.kind)
             if left.background
-            else endings.CANCELLED
-            if turn.cancelled.is_set()
-            else endings.interrupted(spoke=spoke, kind=why.kind, message=why.message)
+            else endings.lost(turn, why.kind, why.message)
         )
         if turn.unsaid:
             said.extend(await in_pieces(endings.user_messages(turn)))

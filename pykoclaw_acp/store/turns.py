@@ -291,7 +291,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
             client,
             client_process,
             state=TurnState(state),
-            spoke=bool(spoke),
+            spoke=bool(spoke) or taken_by is not None,
         )
         turn.sent, turn.unattended, turn.attempts = sent or 0, bool(unattended), attempts
         turn.task_id, turn.detached, turn.recovered = task_id, bool(detached), True

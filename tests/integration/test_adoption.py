@@ -484,15 +484,22 @@ async def test_damaged_row_of_a_session_stops_nobody(
             assert "0 1 2 " in "".join(await texts(second, other))
 
 
-async def test_turn_of_missing_session_stops_no_start(tmp_path: Path, alive: WorkerProcess) -> None:
+@pytest.mark.parametrize("asked", [False, True])
+async def test_turn_of_missing_session_stops_no_start(
+    tmp_path: Path, alive: WorkerProcess, asked: bool
+) -> None:
     async with killed(tmp_path, alive) as first:
         other = await first.session()
         await first.run(other, "say 1")
         session, turn, _ = await hanging(first)
+        if asked:
+            await first.journal.ask_cancel(turn.turn_id)
         delete = Statement("DELETE FROM acp_sessions WHERE acp_session_id = ?", (session.id,))
         await first.database.commit(Unit((delete,)))
     async with daemon(tmp_path) as second:
-        assert (await second.states())[turn.turn_id] in ("failed", "unknown", "cancelled")
+        state = (await second.states())[turn.turn_id]
+        assert state in ("failed", "unknown", "cancelled")
+        assert (state == "cancelled") == asked
         assert (await second.run(await found(second, other), "say 1")).state == "done"
 
 

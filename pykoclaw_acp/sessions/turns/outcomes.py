@@ -222,19 +222,14 @@ def cut_off(why: str) -> str:
     return f"{CUT_OFF} {why}"
 
 
-def lost(turn: Turn, kind: ErrorKind, message: str) -> Outcome:
-    """The worker of a dispatched turn is gone: `failed` with partial output in the log, else
-    `unknown`.
+def lost(turn: Turn, kind: ErrorKind, message: str, *, may_have_spoken: bool = False) -> Outcome:
+    """The worker of a dispatched turn is gone: `failed` with partial output in the log, or where
+    that cannot be looked at, else `unknown`.
     """
     if turn.cancelled.is_set():
         return CANCELLED
-    return interrupted(spoke=turn.spoke, kind=kind, message=message)
-
-
-def interrupted(*, spoke: bool, kind: ErrorKind, message: str) -> Outcome:
-    """The outcome of a dispatched turn that nobody can finish."""
-    advice = KEPT if spoke else UNSURE
+    spoke = turn.spoke or may_have_spoken
     return Outcome(
         TurnState.FAILED if spoke else TurnState.UNKNOWN,
-        failure=TurnFailure(kind, f"{message} {advice}"),
+        failure=TurnFailure(kind, f"{message} {KEPT if spoke else UNSURE}"),
     )
