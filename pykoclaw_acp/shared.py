@@ -52,7 +52,7 @@ _REFUSALS: Final = frozenset(
     )
 )
 
-held: set[tuple[str, str]] = set()  # locks of this process, by data directory and conversation
+_held: set[tuple[str, str]] = set()  # locks of this process, by data directory and conversation
 
 
 class Busy(TimeoutError):
@@ -140,7 +140,7 @@ def prompt(
 
     def send(after: int | None) -> Notifications:
         nonlocal begin, taken
-        if begin or any(place == places.data for place, _ in held.copy()):
+        if begin or any(place == places.data for place, _ in _held.copy()):
             wanted = {"conversation": conversation, "create": begin}
             found = call(places, "_pykoclaw.dev/conversations/resolve", wanted, start=start)
             _require_free(places, found["conversation"])  # which may have been given by an id
@@ -170,7 +170,7 @@ def prompt(
 
 
 def _require_free(places: Places, conversation: str) -> None:
-    if (places.data, conversation) in held:
+    if (places.data, conversation) in _held:
         raise RuntimeError("The daemon takes the conversation's lock itself: release it first.")
 
 
@@ -221,11 +221,11 @@ def turn_lock(
         if time.monotonic() >= until:
             raise Busy(conversation, lock)
         time.sleep(LOOK)
-    held.add((place, conversation))
+    _held.add((place, conversation))
     try:
         yield
     finally:
-        held.discard((place, conversation))
+        _held.discard((place, conversation))
         lock.release()
 
 

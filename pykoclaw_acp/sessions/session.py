@@ -1,4 +1,4 @@
-"""A session in this process: the owner of its turns and its log, which orders what its parts do.
+"""A session in this process: it has turns and a log, and decides and orders what its parts do.
 
 It stands for its conversation, which clients may know under further ids (aliases).
 """

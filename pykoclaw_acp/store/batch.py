@@ -92,7 +92,7 @@ class BatchWriter:
             transaction = Transaction(connection, self._logs)
             seqs = [transaction.add(unit) for unit in units]
             transaction.finish()
-            commit_durably(connection)
+            commit(connection)
             self._file.check_after_commit()
         except BaseException:
             self._logs = Logs()  # read anew from the file, whatever was committed
@@ -117,7 +117,7 @@ class BatchWriter:
             self._full = full
 
 
-def commit_durably(connection: sqlite3.Connection) -> None:
+def commit(connection: sqlite3.Connection) -> None:
     """COMMIT; raises sqlite3.Error if nothing was kept, UnsyncedCommit if that is not known.
 
     SQLite writes the frames before it has them on the disk: if that fails they would count after a

@@ -458,7 +458,7 @@ async def test_prompt_possibly_kept_is_not_called_refused(
             raise UnsyncedCommit(failure(sqlite3.SQLITE_IOERR))
 
         with monkeypatch.context() as patched:
-            patched.setattr(batch, "commit_durably", fails)
+            patched.setattr(batch, "commit", fails)
             patched.setattr(batch, "write_nothing_new", fails)
             with pytest.raises(StoreUncertain, match="is not known") as refused:
                 await r.prompt(session, "say 1")

@@ -189,7 +189,7 @@ def test_prompt_goes_while_others_take_locks(
             return str.__eq__(self, other)
 
     held |= {(Place(f"elsewhere {n}"), NAME) for n in range(3)}
-    monkeypatch.setattr(shared, "held", held)
+    monkeypatch.setattr(shared, "_held", held)
     with pytest.raises(shared.NotReached):
         shared.prompt(NAME, "Hello", create=False, data=tmp_path, start=False)
     assert len(held) == 6

@@ -18,7 +18,6 @@ _ESCAPES: Final = re.compile(
 _HEAD: Final = re.compile(r"\s*(?:>\s*)*(?:#{1,6}\s+|[-*+]\s+(?:\[[ xX]\]\s+)?|\d{1,3}[.)]\s+)?")
 _RULE: Final = re.compile(r"\s*[-*_=]{3,}\s*")
 _LINK: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\((?:[^()\s<]{0,400}|<[^<>]{0,400}>)\)")
-_TICKS: Final = re.compile(r"`+")
 # Not a pattern of files, such as src/**/*.py
 _STRONG: Final = re.compile(
     r"(?<![0-9A-Za-z_*~/])(\*{2,3}|~~)(?=[^\s*~/])(.{1,200}?)(?<=[^\s*~/])\1(?![0-9A-Za-z_*~/])"
@@ -62,4 +61,4 @@ def _lines(text: str, *, fenced: bool) -> Iterator[str]:
 def _inline(line: str) -> str:
     line = "" if _RULE.fullmatch(line) else _HEAD.sub("", line, count=1)
     line = _LINK.sub(r"\1", line)
-    return visible(_ITALIC.sub(r"\1", _STRONG.sub(r"\2", _TICKS.sub("", line))))
+    return visible(_ITALIC.sub(r"\1", _STRONG.sub(r"\2", line.replace("`", ""))))
