@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -130,7 +130,8 @@ class Turn:
     made for itself. `blobs`: bytes that its
     content refers to, by their hashes, until it is accepted.
     `steers`: it is to go into the turn that runs; `waited`: one ran when it came; `taken_by`: the turn
-    that has taken it up; `unsaid`: it was given to Claude, and its message is not in the log yet;
+    that has taken it up; `answered_with`: prompts for this turn that have no response of their own;
+    `unsaid`: it was given to Claude, and its message is not in the log yet;
     `leaving`: it is `dispatched`, and its worker does not have it yet; `given`: by the command that
     sent it, or that has decided what it tells. `recovered`: an earlier daemon accepted it;
     `resent`: one may have.
@@ -157,6 +158,7 @@ class Turn:
     steers: bool = False
     waited: bool = False
     taken_by: str | None = None
+    answered_with: list[Turn] = field(default_factory=list)
     unsaid: bool = False
     leaving: bool = False
     given: ClientEnvironment | None = None
@@ -184,6 +186,12 @@ class Turn:
     def untold(self) -> bool:
         """Whether its message is not in the log yet."""
         return self.state == TurnState.QUEUED or self.unsaid
+
+    def with_answered(self) -> Iterator[Turn]:
+        """Yield it, then the turns of `answered_with`, and of theirs."""
+        yield self
+        for one in self.answered_with:
+            yield from one.with_answered()
 
     async def over(self) -> None:
         """Wait for its end."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Never
@@ -47,7 +49,7 @@ async def prompt(call: Call, params: PromptParams) -> Later:
         return Later(next_daemon())
     session, turn = accepted
     call.client.requests.send_soon(partial(call.client.peer.taken, call.line.number))
-    call.on_cancel(lambda: session.cancel(turn))
+    call.on_cancel(lambda: [session.cancel(one) for one in turn.with_answered()])
     return Later(_answer(call, turn, params.session_id))
 
 
@@ -94,13 +96,26 @@ async def _accept(
 
 
 async def _answer(call: Call, turn: Turn, session_id: str) -> PromptResult:
-    outcome = await call.subscriber.outcome(turn, session_id)
+    outcome = await _outcome(call, turn, session_id)
     crash_points.reached("response_ready")
     if outcome.stop_reason is not None:
         return PromptResult(
             stop_reason=outcome.stop_reason, usage=_usage(outcome), meta=steering.told(turn)
         )
     raise _error(outcome)
+
+
+async def _outcome(call: Call, turn: Turn, session_id: str) -> Outcome:
+    """The outcome of the turn and of the prompts that are answered with it: the last one's, with the
+    tokens of all. The response to `_session/steering` has said that they belong to it.
+    """
+    used = Counter[str]()
+    for one in turn.with_answered():  # of the next one only when this one has ended
+        outcome = await call.subscriber.outcome(one, session_id)
+        used.update(outcome.usage or {})
+        if outcome.state != TurnState.DONE:
+            break
+    return replace(outcome, usage=dict(used) or None)
 
 
 async def cancel(call: Call, params: SessionParams) -> Later:

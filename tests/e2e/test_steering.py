@@ -61,6 +61,19 @@ async def test_prompt_enters_turn_between_its_tool_calls(shared: Stack) -> None:
     assert kinds[2][0] == "user_message_chunk"
 
 
+async def test_injected_prompt_is_answered_before_response(shared: Stack) -> None:
+    """Claude takes it up only when it has written its answer."""
+    client = await shared.start()
+    session = await client.new(shared.work)
+    running = client.prompting(session, script("repeat 30x50ms w{n} "))
+    await client.until(lambda: "w5" in client.text(session))
+    block = {"type": "text", "text": text("Steered.")}
+    given = await client.call("_session/steering", sessionId=session, prompt=[block])
+    assert given == {"outcome": "injected"}
+    assert (await client.answer(running))["stopReason"] == "end_turn"
+    assert client.text(session).endswith("w30Steered.")
+
+
 async def test_cancel_takes_back_what_was_not_taken_up(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work, _meta=STEER)

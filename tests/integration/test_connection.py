@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import AskWithdrawn
 from pykoclaw_acp.channel.steering import Steer
+from pykoclaw_acp.channel.usage import TurnUsage
 from pykoclaw_acp.model.events import ModeChanged, UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.server.line_room import LineRoom
@@ -19,7 +21,7 @@ from tests.databases import on_writer
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import rig, take_up
 from tests.integration.wires import Wire, client, hanging, listen, load, new, prompt
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 
 MIB = 1024 * 1024
 
@@ -207,6 +209,28 @@ async def test_own_steered_prompt_is_not_shown(tmp_path: Path) -> None:
         await wire.answer(running)
         assert (await wire.answer(given))["result"]["stopReason"] == "end_turn"
         assert user_messages(wire) == ["hang"]
+
+
+@pytest.mark.parametrize(("stop", "tokens"), [("end_turn", 14), ("cancelled", 7)])
+async def test_response_comes_after_injected_prompts_end(
+    tmp_path: Path, stop: str, tokens: int
+) -> None:
+    """Claude had ended its answer before it took the prompt up, which is of no request of its own."""
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, running, worker, host = await hanging(r, wire)
+        given = await wire.call("_session/steering", **prompt(session, "Look out."))
+        assert given["result"] == {"outcome": "injected"}
+        (turn,) = (one for one in r.sessions.live[session].turns if one.turn_id != host)
+        used = TurnUsage(1, 2, 3, 4)
+        worker.say(replace(worker.ended(host), usage=used), worker.started(turn.turn_id))
+        await eventually(lambda: worker.acked == worker.last)
+        await not_within(lambda: any(one.get("id") == running for one in wire.lines))
+        if stop == "cancelled":
+            wire.send({"method": "$/cancel_request", "params": {"requestId": running}})
+            await eventually(turn.cancelled.is_set)
+        worker.say(replace(worker.ended(turn.turn_id, stop), usage=used))
+        result = (await wire.answer(running))["result"]
+        assert (result["stopReason"], result["usage"]["totalTokens"]) == (stop, tokens)
 
 
 async def test_oversized_event_is_replaced_by_note(tmp_path: Path) -> None:

@@ -108,3 +108,12 @@ async def test_turn_removed_while_held_is_not_begun(runs: Runs) -> None:
         assert runs.queue.remove(turn)
     await runs.idle()
     assert runs.begun == []
+
+
+async def test_adopted_turn_is_answered_with_unattended_ones() -> None:
+    queue = TurnQueue(AllWaiting())
+    host, own, unattended = (Turn(name, "s", []) for name in ("host", "own", "unattended"))
+    unattended.unattended = True
+    queue.go_on(host, [own, unattended])
+    assert queue.steered == [own, unattended]
+    assert list(host.with_answered()) == [host, unattended]

@@ -122,7 +122,14 @@ class TurnQueue:
     def go_on(self, turn: Turn, steered: Sequence[Turn] = ()) -> None:
         """Take over a turn that runs already, from another daemon, and those that were given to it."""
         self.current = turn
-        self.steered.extend(steered)
+        for one in steered:
+            self.steer(one)
+
+    def steer(self, turn: Turn) -> None:
+        """Let the turn that runs take this prompt up; nobody waits for the end of an unattended one."""
+        self.steered.append(turn)
+        if turn.unattended and self.current is not None:
+            self.current.answered_with.append(turn)
 
     def remove(self, turn: Turn) -> bool:
         """Remove a turn that waits; returns whether it did."""

@@ -77,7 +77,7 @@ class Steering:
         """
         if not await self._may_go_in(turn):
             return False
-        self._queue.steered.append(turn)
+        self._queue.steer(turn)
         try:
             await self._journal.dispatch(turn, self._state.epoch, ())
         except StoreClosed:
