@@ -29,6 +29,10 @@ _INCOMPLETE: Final = (
     "Not all of it could be looked at, so it cannot be trusted from here: `pykoclaw-acp trust add --tree` trusts a"
     " directory whatever it holds."
 )
+_AGAIN: Final = (
+    "If such changes are expected, this ends the questions: it trusts a directory with all below it, whatever they come"
+    " to hold."
+)
 DONE: Final = {
     ALLOW_ONCE: "Claude runs without what the directory holds.",
     ALLOW_ALWAYS: "Trusted: what the directory holds now counts, until it changes.",
@@ -49,9 +53,12 @@ def request(
     ask_id = str(uuid4())
     complete = all(one.content for one in workspaces)
     changes = changes or {}
-    again = " again" if any(changes.get(one.path) for one in workspaces) else ""
+    changed = [one for one in workspaces if changes.get(one.path)]
+    again = " again" if changed else ""
     listed = (_listed(one, changes) for one in workspaces)
     said = [*listed, _CHOICES, *([] if complete else [_INCOMPLETE])]
+    if changed:
+        said += [_AGAIN, _adds(changed, "--tree ")]
     return PermissionRequest(
         epoch=0,
         ask_id=ask_id,
@@ -99,14 +106,18 @@ def _chosen(one: StoredRequest) -> str | None:
 
 def left_out(turn_id: str, workspaces: Sequence[Workspace]) -> list[Event]:
     """What the conversation says when Claude runs without what acts, which the request lists."""
-    adds = "\n".join(f"pykoclaw-acp trust add {shlex.quote(one.path)}" for one in workspaces)
     said = (
         f"**Claude runs here without what acts in {_names(workspaces)}**, because that is not trusted."
         " The request above lists it.\n\nInstructions such as CLAUDE.md count."
         " To let the rest count, from the next prompt on:"
-        f"\n\n{fenced(adds, 'sh')}"
+        f"\n\n{_adds(workspaces)}"
     )
     return [note_event(f"{turn_id}-workspace", said)]
+
+
+def _adds(workspaces: Sequence[Workspace], option: str = "") -> str:
+    adds = (f"pykoclaw-acp trust add {option}{shlex.quote(one.path)}" for one in workspaces)
+    return fenced("\n".join(adds), "sh")
 
 
 def refusal(workspaces: Sequence[Workspace]) -> str:

@@ -20,10 +20,11 @@ _RUN: Final = re.compile(
 """An interpreter and what it runs."""
 _ENDS: Final = (".js", ".mjs", ".cjs", ".ts", ".py", "/index.js", "/__main__.py")
 """What may be left out of a program's path where it is run."""
-_KINDS: Final = (
+KINDS: Final = (
     *(".sh", ".bash", ".zsh", ".fish", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".ps1"),
     *(".bat", ".cmd"),
 )
+"""Endings of programs' names."""
 LONGEST: Final = 1024  # characters of a path
 
 
@@ -45,7 +46,7 @@ def is_program(path: str) -> bool:
     if f"{os.sep}__pycache__{os.sep}" in path:
         return False
     try:
-        return path.lower().endswith(_KINDS) or bool(os.stat(path).st_mode & 0o111)
+        return path.lower().endswith(KINDS) or bool(os.stat(path).st_mode & 0o111)
     except OSError:
         return False
 

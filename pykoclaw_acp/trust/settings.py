@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from pykoclaw_acp.trust.written import without_written
+
 _BLANKS: Final = re.compile(r"[ \t]+")
 _NOTHING: Final[tuple[Any, ...]] = (None, "", [], {})
 # These only say, show or forbid something.
@@ -101,17 +103,27 @@ def _from_root(rule: str, directory: str) -> str:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """All text in it, names included."""
+    """All text in it, names included, but of a shell command not the files that it only writes."""
     waiting = [value]
     while waiting:
         one = waiting.pop()
         if isinstance(one, str):
             yield one
         elif isinstance(one, dict):
+            if _is_for_shell(one):
+                one = {**one, "command": without_written(one["command"])}
             waiting.extend(one.keys())
             waiting.extend(one.values())
         elif isinstance(one, list):
             waiting.extend(one)
+
+
+def _is_for_shell(value: dict[str, Any]) -> bool:
+    return (
+        value.get("type") == "command"
+        and isinstance(value.get("command"), str)
+        and not {"args", "shell"} & value.keys()
+    )
 
 
 def shown(text: str) -> str:

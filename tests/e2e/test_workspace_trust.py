@@ -224,6 +224,22 @@ async def test_trusted_content_acts_and_its_change_is_asked(
     assert "changed" in repository.ran
 
 
+async def test_log_of_hook_raises_no_question(shared: Stack) -> None:
+    """It is in the directory, and other after each prompt."""
+    work = shared.root / "logged"
+    (work / ".claude").mkdir(parents=True)
+    hook = {"type": "command", "command": "date 2>&1 >> hook.log"}
+    settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}]}}
+    (work / ".claude/settings.json").write_text(json.dumps(settings))
+    client = await shared.front()
+    choose(client, TRUST)
+    session = await client.new(work)
+    for prompts in (1, 2, 3):
+        await client.prompt(session, WORK)
+        assert len((work / "hook.log").read_text().splitlines()) == prompts
+    assert len(asked(client)) == 1
+
+
 async def test_who_refuses_sends_nothing(shared: Stack, repository: Repository) -> None:
     client = await shared.front()
     choose(client, REFUSE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pykoclaw_acp.model.events import TextPart
 from pykoclaw_acp.model.permissions import Workspace
 from pykoclaw_acp.model.trust import ANY, FIRST_USE, MAX_NAMED, NOTHING, Trusted, changes
 from pykoclaw_acp.sessions import workspace_words
@@ -58,3 +59,14 @@ def test_changed_files_names_are_neutral_inside_block() -> None:
     said = str(question.content)
     assert "\u202e" not in said
     assert "new: a\\\\n```" in said.replace("````", "")
+
+
+def test_question_about_change_names_way_out() -> None:
+    places = [Workspace(path, "c", ("x",)) for path in ("/my work", "/other")]
+    way = "pykoclaw-acp trust add --tree"
+    first = workspace_words.request("t", places)
+    assert way not in str(first.content)
+    again = workspace_words.request("t", places, {"/my work": ["changed: a"], "/other": []})
+    (said,) = again.content
+    assert isinstance(said, TextPart)
+    assert f"```sh\n{way} '/my work'\n```" in said.text
