@@ -301,3 +301,4 @@ class SteeringResult(Wire, frozen=True, kw_only=True):
     """Result of `_session/steering`."""
 
     outcome: str
+    reason: str | None = None

@@ -55,14 +55,23 @@ async def prompt(call: Call, params: PromptParams) -> Later:
 
 async def steer(call: Call, params: PromptParams) -> SteeringResult:
     """`_session/steering` of claude-agent-acp: the answer comes when the prompt was given to the
-    turn that runs, or is in the queue; nobody waits for its end.
+    turn that runs, or is in the queue. Its clients know no word for a prompt that waits; it is
+    answered with that turn, too.
     """
+    if steering.needs_turn(params) and await prompting.is_idle(
+        call.sessions, params.session_id, request_key=call.key
+    ):
+        return SteeringResult(outcome=steering.PROMPT_REQUIRED, reason="noRunningTurn")
     accepted = await _accept(call, params, steers=True, unattended=True)
     if accepted is None:
-        return SteeringResult(outcome=turn_steering.WAITED)
+        return SteeringResult(outcome=turn_steering.INJECTED)
     session, turn = accepted
-    given = session.steering.was_given(turn)
-    return SteeringResult(outcome=turn_steering.INJECTED if given else turn_steering.result(turn))
+    is_new = turn_steering.result(turn) == turn_steering.NEW
+    return SteeringResult(
+        outcome=turn_steering.NEW
+        if is_new and not session.steering.was_given(turn)
+        else turn_steering.INJECTED
+    )
 
 
 async def _accept(

@@ -82,6 +82,14 @@ async def accept(subscriber: Subscriber, prompt: ClientPrompt) -> tuple[Session,
     return session, known
 
 
+async def is_idle(sessions: Sessions, session_id: str, *, request_key: str | None) -> bool:
+    """Whether the session has no turn, and this request has made none. Raises SessionNotFound."""
+    session = await sessions.get(session_id)
+    if session.turns or sessions.awaits_recovery:
+        return False
+    return request_key is None or not await sessions.was_taken(request_key)
+
+
 async def _say_joined(session: Session, author: Subscription) -> None:
     """Tell a person whose words were taken for those that the client sends again by itself."""
     try:

@@ -15,6 +15,7 @@ from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.channel.usage import TurnUsage
 from pykoclaw_acp.model.events import ModeChanged, UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.server.line_room import LineRoom
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.databases import on_writer
@@ -231,6 +232,47 @@ async def test_response_comes_after_injected_prompts_end(
         worker.say(replace(worker.ended(turn.turn_id, stop), usage=used))
         result = (await wire.answer(running))["result"]
         assert (result["stopReason"], result["usage"]["totalTokens"]) == (stop, tokens)
+
+
+async def test_command_for_running_turn_is_answered_with_it(tmp_path: Path) -> None:
+    """It waits, as it cannot go into a turn; its client knows no word for that."""
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, running, worker, host = await hanging(r, wire)
+        given = await wire.call("_session/steering", **prompt(session, "/compact"))
+        assert given["result"] == {"outcome": "injected"}
+        (turn,) = (one for one in r.sessions.live[session].turns if one.turn_id != host)
+        worker.deaf = True
+        worker.say(worker.ended(host))
+        await eventually(lambda: turn.state == TurnState.DISPATCHED)
+        await not_within(lambda: any(one.get("id") == running for one in wire.lines))
+        worker.say(worker.started(turn.turn_id), worker.ended(turn.turn_id, "max_tokens"))
+        assert (await wire.answer(running))["result"]["stopReason"] == "max_tokens"
+
+
+@pytest.mark.parametrize(
+    ("behavior", "outcome"), [("promptRequired", "promptRequired"), (None, "startedNewTurn")]
+)
+async def test_idle_session_leaves_steering_to_client(
+    tmp_path: Path, behavior: str | None, outcome: str
+) -> None:
+    meta = {"steering": {"idleBehavior": behavior}}
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        given = await wire.call("_session/steering", **prompt(session, "say 1"), _meta=meta)
+        assert given["result"]["outcome"] == outcome
+        assert bool(await r.states()) == (behavior is None)
+
+
+async def test_running_turn_takes_prompt_that_requires_one(tmp_path: Path) -> None:
+    meta = {"steering": {"idleBehavior": "promptRequired"}}
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, *_ = await hanging(r, wire)
+        given = await wire.call("_session/steering", **prompt(session, "Look out."), _meta=meta)
+        assert given["result"] == {"outcome": "injected"}
+        other = {"steering": {"idleBehavior": "wait"}}
+        refused = await wire.call("_session/steering", **prompt(session, "No."), _meta=other)
+        assert refused["error"]["code"] == -32602
+        assert "promptRequired" in refused["error"]["message"]
 
 
 async def test_oversized_event_is_replaced_by_note(tmp_path: Path) -> None:

@@ -116,6 +116,8 @@ class TurnQueue:
 
     def add(self, turn: Turn) -> None:
         """Let a turn wait until those before it have ended."""
+        if turn.steers:
+            self._answer_with(turn, self.current or next(reversed(self._waiting), None))
         self._waiting.append(turn)
         self._all_waiting.add(turn)
 
@@ -126,10 +128,14 @@ class TurnQueue:
             self.steer(one)
 
     def steer(self, turn: Turn) -> None:
-        """Let the turn that runs take this prompt up; nobody waits for the end of an unattended one."""
+        """Let the turn that runs take this prompt up."""
         self.steered.append(turn)
-        if turn.unattended and self.current is not None:
-            self.current.answered_with.append(turn)
+        self._answer_with(turn, self.current)
+
+    def _answer_with(self, turn: Turn, host: Turn | None) -> None:
+        """Nobody waits for the end of an unattended prompt that steers, but who waits for the host's."""
+        if turn.unattended and host is not None:
+            host.answered_with.append(turn)
 
     def remove(self, turn: Turn) -> bool:
         """Remove a turn that waits; returns whether it did."""
