@@ -28,6 +28,23 @@ FIRST_PAUSE: Final = 0.02  # s between two attempts; doubles
 LONGEST_PAUSE: Final = 1.0  # s
 LOCK_PAUSE: Final = 0.03  # s; another process is starting the daemon
 MAX_START_ATTEMPTS: Final = 4  # of the first daemon, if it dies without a word
+# of the first daemon, if a server has the data directory that is not in sight: as after the lock's
+# file was removed
+MAX_REFUSED_STARTS: Final = 5
+FIRST_START_PAUSE: Final = 0.25  # s until a daemon is started after one that could not; doubles
+LONGEST_START_PAUSE: Final = 8.0  # s
+# s for a server without a socket to end, as `serve --stdio` does whose client has ended
+HAND_OVER: Final = 10.0
+# What a client that was served waits out. DATABASE_UNUSABLE: a newer front may start its daemon, if
+# a newer version has migrated the database.
+PASSING: Final = frozenset(
+    {
+        ErrorKind.DATABASE_UNUSABLE,
+        ErrorKind.OUT_OF_DESCRIPTORS,
+        ErrorKind.OUT_OF_MEMORY,
+        ErrorKind.OUT_OF_PROCESSES,
+    }
+)
 TIMEOUT: Final = 60.0  # s; default of PYKOCLAW_DAEMON_TIMEOUT
 # s that a daemon may take until it serves: it may have a huge database to migrate
 RECOVERY: Final = 600.0
@@ -69,6 +86,10 @@ class Dialer:
         self._lock = lock
         self._scope = True
         self._failed_starts = 0
+        self._refused_starts = 0
+        self._refused: NotStarted | None = None  # why the next daemon is started
+        self._start_at = 0.0  # only then
+        self._start_pause = FIRST_START_PAUSE
         self._served = False  # by any daemon, ever
         self._missing = ""  # what a daemon said that had found no database
         self._since: float | None = None
@@ -92,6 +113,7 @@ class Dialer:
         failures.
         """
         self._served, self._failed_starts, self._since = True, 0, None
+        self._refused, self._start_pause = None, FIRST_START_PAUSE
         self._scope = True  # what failed once need not fail again
         if seconds >= MIN_UPTIME:
             self._next_pause, self.pause = FIRST_PAUSE, 0.0
@@ -166,12 +188,17 @@ class Dialer:
             )
         # One that names a socket, and does not serve yet, will when it has recovered.
         limit = self._timeout if serves or socket is None else self._recovery
+        if socket is None and not self._served:
+            limit = min(limit, HAND_OVER)
         self._wait_until(message, TEMPORARY, ErrorKind.DATA_IN_USE, limit)
         return None
 
     def _start(self) -> _socket.socket | None:
         """Start a daemon, unless another process is doing so."""
         if self.pause or self._check_database_missing():
+            return None
+        if self._refused is not None and time.monotonic() < self._start_at:
+            self._wait_out(self._refused)
             return None
         from pykoclaw_acp.front import inside  # as below: only who starts a daemon needs it
 
@@ -226,16 +253,15 @@ class Dialer:
         if status == readiness.NOT_EXECUTED:  # as while it is installed anew
             self._start_failed(message, daemon.kind)
             return False
-        # A newer front may start its daemon, if a newer version than this one's has migrated the database.
-        newer = self._served and daemon.kind == ErrorKind.DATABASE_UNUSABLE
-        if status == TEMPORARY or newer:
-            self._wait_until(message, status, daemon.kind)
+        if status == TEMPORARY or (self._served and daemon.kind in PASSING):
+            self._start_refused(NotStarted(message, status, daemon.kind))
             return False
         if status == UNUSABLE and self._served and not self._has_database():
             self._missing = message
             return False
         if self._served and daemon.kind == ErrorKind.DATABASE_MISSING:
-            self._wait_until(message, status, daemon.kind)  # it is back since that daemon looked
+            # It is back since that daemon looked.
+            self._start_refused(NotStarted(message, status, daemon.kind))
             return False
         raise NotStarted(message, status, daemon.kind)
 
@@ -258,11 +284,28 @@ class Dialer:
         ended = f"The daemon ended before it was ready, {self._failed_starts} times."
         error = NotStarted(message or ended, 1, kind)
         if self._served:
-            self._wait_out(error)  # it may just be installed anew; clients depend on this one
+            self._back_off(error)  # it may just be installed anew; clients depend on this one
             return
         if self._failed_starts >= MAX_START_ATTEMPTS:
             raise error
         self._wait()
+
+    def _start_refused(self, error: NotStarted) -> None:
+        """Pause before the next start; raises the error if that would not help."""
+        self._refused_starts += 1
+        final = error.kind == ErrorKind.DATA_IN_USE and not self._served
+        if final and self._refused_starts >= MAX_REFUSED_STARTS:
+            raise error
+        self._back_off(error)
+
+    def _back_off(self, error: NotStarted) -> None:
+        """Start the next daemon later each time, as a start costs a second of CPU time; one that
+        another process starts is found meanwhile.
+        """
+        self._refused = error
+        self._start_at = time.monotonic() + self._start_pause
+        self._start_pause = min(2 * self._start_pause, LONGEST_START_PAUSE)
+        self._wait_out(error)
 
     def _wait_until(
         self, message: str, status: int, kind: ErrorKind, limit: float | None = None

@@ -5,12 +5,14 @@ is touched.
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.link.places import serves
-from tests.e2e.harness import Client, Stack, text
+from pykoclaw_acp.front.dial import MAX_REFUSED_STARTS
+from pykoclaw_acp.link.places import LOCK_NAME, serves
+from tests.e2e.harness import Client, RpcError, Stack, text
 from tests.waiting import eventually
 
 
@@ -131,3 +133,24 @@ async def test_client_connects_after_socket_file_was_removed(stack: Stack) -> No
     await client.prompt(session, text("Both are there."))
     await other.until(lambda: "Both are there." in other.text(session))
     assert stack.daemon_pid() == daemon
+
+
+@pytest.mark.long
+async def test_client_hears_soon_of_server_out_of_sight(stack: Stack, tmp_path: Path) -> None:
+    """Its lock file was removed; the client looks for its socket elsewhere."""
+    daemon = await stack.daemon()
+    elsewhere = tmp_path / "elsewhere"
+    (stack.data / LOCK_NAME).unlink()
+    begun = time.monotonic()
+    client = await stack.spawn_front(PYKOCLAW_STATE=os.fspath(elsewhere))
+    await client.initialize()
+    with pytest.raises(RpcError, match="its lock file there was removed") as caught:
+        await client.new(stack.work)
+    assert caught.value.kind == "data_in_use"
+    assert time.monotonic() - begun < 30  # 60 s is the patience with what may pass
+    (log,) = elsewhere.glob("*/daemon.log")
+    assert log.read_text().count("daemon_not_started") == MAX_REFUSED_STARTS
+    await client.gone()
+    stack.clients.remove(client)
+    daemon.terminate()
+    await daemon.wait()

@@ -46,7 +46,7 @@ def daemon(mode: str) -> None:
         count = len(starts.readlines())
     if mode == "die" or (mode == "die-once" and count == 1):
         sys.exit(9)
-    if mode == "die-between" and 1 < count < 8:
+    if mode == "die-between" and 1 < count < 7:
         sys.exit(9)
     if mode == "outdated" and count > 1:
         os.write(pipe, b"failed 78 A newer version has it.\nkind database_unusable\n")

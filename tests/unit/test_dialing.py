@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.front import spawn
-from pykoclaw_acp.front.dial import LOCK_PAUSE, Dialer, NotStarted
+from pykoclaw_acp.front.dial import LOCK_PAUSE, MAX_REFUSED_STARTS, Dialer, NotStarted
 from pykoclaw_acp.link import places as at
 from pykoclaw_acp.link.places import Places
 
@@ -144,3 +146,119 @@ def test_setting_bounds_another_process_start(
     with pytest.raises(NotStarted, match="another process starts is not ready after 5 s"):
         waits.attempt()
     os.close(lock)
+
+
+class RefusingDaemon(DeadDaemon):
+    """Reports why it cannot start."""
+
+    status = 75
+    kind: ErrorKind
+
+    def word(self) -> str:
+        return f"failed {self.status} No."
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Time, which only `give_up` lets pass."""
+    now = [100.0]
+    monkeypatch.setattr("pykoclaw_acp.front.dial.time.monotonic", lambda: now[0])
+    return now
+
+
+def give_up(dialer: Dialer, clock: list[float]) -> NotStarted:
+    """Let it try until it gives up; why it does."""
+    while True:
+        try:
+            assert dialer.attempt() is None
+        except NotStarted as error:
+            return error
+        clock[0] += dialer.pause
+
+
+@pytest.fixture
+def refuses(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, ErrorKind], None]:
+    """Daemons end with this status, and say why."""
+
+    def refuse(status: int, kind: ErrorKind) -> None:
+        monkeypatch.setattr(spawn, "Starting", RefusingDaemon)
+        monkeypatch.setattr(RefusingDaemon, "status", status)
+        monkeypatch.setattr(RefusingDaemon, "kind", kind, raising=False)
+
+    return refuse
+
+
+def test_server_out_of_sight_is_told_soon(
+    dialer: Dialer, clock: list[float], refuses: Callable[[int, ErrorKind], None]
+) -> None:
+    """Its lock file was removed: that does not pass by itself."""
+    refuses(75, ErrorKind.DATA_IN_USE)
+    error = give_up(dialer, clock)
+    assert (str(error), error.status, error.kind) == ("No.", 75, ErrorKind.DATA_IN_USE)
+    assert 2 < clock[0] - 100 < 10  # a server that is leaving may be gone by then
+    assert len(DeadDaemon.scopes) == MAX_REFUSED_STARTS
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (75, ErrorKind.DATA_IN_USE),
+        (75, ErrorKind.DATABASE_BUSY),
+        (78, ErrorKind.DATABASE_UNUSABLE),
+        (1, ErrorKind.OUT_OF_MEMORY),
+    ],
+)
+def test_served_client_waits_and_starts_few_daemons(
+    dialer: Dialer,
+    clock: list[float],
+    refuses: Callable[[int, ErrorKind], None],
+    status: int,
+    kind: ErrorKind,
+) -> None:
+    refuses(status, kind)
+    dialer.note_welcome(60)
+    assert give_up(dialer, clock).kind == kind
+    assert 60 <= clock[0] - 100 < 62
+    assert 5 < len(DeadDaemon.scopes) < 15
+
+
+def test_busy_database_is_awaited_with_few_daemons(
+    dialer: Dialer, clock: list[float], refuses: Callable[[int, ErrorKind], None]
+) -> None:
+    refuses(75, ErrorKind.DATABASE_BUSY)
+    assert give_up(dialer, clock).kind == ErrorKind.DATABASE_BUSY
+    assert 60 <= clock[0] - 100 < 62
+    assert 5 < len(DeadDaemon.scopes) < 15
+
+
+def test_another_front_daemon_is_found_before_start(
+    dialer: Dialer,
+    clock: list[float],
+    refuses: Callable[[int, ErrorKind], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refuses(75, ErrorKind.DATABASE_BUSY)
+    while clock[0] < 130:
+        assert dialer.attempt() is None
+        clock[0] += dialer.pause
+    started, connection = len(DeadDaemon.scopes), object()
+    monkeypatch.setattr(at, "connect", lambda _: connection)
+    assert dialer.attempt() is connection
+    assert dialer.pause <= 1
+    assert len(DeadDaemon.scopes) == started
+
+
+def test_server_without_socket_is_told_soon(
+    dialer: Dialer, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`serve --stdio` lasts as long as its client; one that was to end has ended by then."""
+    monkeypatch.setattr(at, "lock_holder", lambda _: (7, None))
+    error = give_up(dialer, clock)
+    assert error.kind == ErrorKind.DATA_IN_USE
+    assert "(pid 7)" in str(error)
+    assert 5 < clock[0] - 100 < 12
+    served = Dialer(dialer.places)
+    served.note_welcome(60)
+    clock[0] = 100.0
+    give_up(served, clock)
+    assert 60 <= clock[0] - 100 < 62
