@@ -224,7 +224,9 @@ class Offered(Frame, frozen=True, kw_only=True, tag="offered"):
 
 
 class Heartbeat(Frame, frozen=True, kw_only=True, tag="heartbeat"):
-    """The worker's loop is alive."""
+    """The worker's loop is alive. `hangs`: in its turn, Claude's process does not answer."""
+
+    hangs: bool = False
 
 
 class Pong(Frame, frozen=True, kw_only=True, tag="pong"):

@@ -39,6 +39,7 @@ class FrameDispatch:
             match frame:
                 case Heartbeat():
                     self._kills.renew()
+                    self._listener.heard(self._worker.session_id, hangs=frame.hangs)
                 case Pong():
                     self._liveness.pong()
                 case DatabaseCall():

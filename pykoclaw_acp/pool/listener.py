@@ -37,6 +37,9 @@ class WorkerListener(Protocol):
     async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None:
         """Commit these frames; an exception ends the worker."""
 
+    def heard(self, session_id: str, *, hangs: bool) -> None:
+        """The worker lives; `hangs`: in its turn, Claude's process does not answer."""
+
     def replied(self, session_id: str, reply: WorkerReply) -> None:
         """The worker has answered a request."""
 

@@ -106,6 +106,9 @@ class WorkerControl:
         ]
 
     def _state(self, row: overview.WorkerSummary) -> WorkerState:
+        live = self._sessions.live.get(row.session_id)
+        if row.state == WorkerState.WORKING and live is not None and live.reports.hangs:
+            return WorkerState.HANGING
         works = row.state == WorkerState.IDLE and self._sessions.workers.works(row.session_id)
         return WorkerState.BACKGROUND if works else row.state
 

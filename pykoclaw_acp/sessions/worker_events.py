@@ -54,6 +54,11 @@ class WorkerEvents:
         else:
             await live.take_frames(epoch, frames)
 
+    def heard(self, session_id: str, *, hangs: bool) -> None:
+        """Note whether Claude's process hangs in its turn."""
+        if (live := self._live.get(session_id)) is not None:
+            live.reports.hangs = hangs
+
     def replied(self, session_id: str, reply: WorkerReply) -> None:
         """Pass on a worker's answer to a request."""
         if (live := self._live.get(session_id)) is not None:

@@ -77,6 +77,7 @@ class WorkerReports:
         self._next_worker = next_worker
         self._usage_limit = usage_limit
         self._tasks = Tasks()
+        self.hangs = False  # the worker says that Claude's process does not answer in its turn
 
     def __bool__(self) -> bool:
         """Whether something that a report caused goes on."""

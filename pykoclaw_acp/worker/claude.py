@@ -38,6 +38,7 @@ from pykoclaw_acp.worker.reporting import Reporting
 from pykoclaw_acp.worker.requests import TaskRequests
 from pykoclaw_acp.worker.server_states import ServerStates
 from pykoclaw_acp.worker.servers import STATES, Servers
+from pykoclaw_acp.worker.silence import Silence
 from pykoclaw_acp.worker.starting import Start
 from pykoclaw_acp.worker.steering import Steered
 from pykoclaw_acp.worker.transcript_end import TranscriptEnd
@@ -76,6 +77,7 @@ class ClaudeSession:
         self.client: ClaudeSDKClient | None = None  # of the CLI that is connected
         self.stderr: deque[str] = deque(maxlen=20)  # last lines of the CLI
         self.turns = CurrentTurns()
+        self.silence = Silence(lambda: None if self._quiet else self.turns.running, self._put)
         self._reported = Reported()
         self.steered = Steered(spec.epoch, outbox.put)
         self._ignored = IgnoredPrompts(lambda one: one == self.turns.untaken, self._end_ignored)
@@ -203,6 +205,7 @@ class ClaudeSession:
         assert self.client is not None
         async for message, frame in raw_frames.received(self.client, self._named.rename):
             turn_id = self.turns.running
+            self.silence.heard()
             try:
                 self.steered.follow(frame, turn_id or self.turns.prompted)
                 self.turns.follow(frame)

@@ -32,12 +32,15 @@ async def wait(claude: ClaudeSession, options: WorkerOptions) -> TurnFailure:
         asyncio.create_task(_died(claude, kills), name="read-claude"),
         asyncio.create_task(hung, name="watch-claude"),
     ]
-    renewing = asyncio.create_task(_renew(kills), name="renew-kills")
+    beside = [
+        asyncio.create_task(claude.silence.watch(claude.ask), name="watch-turn"),
+        asyncio.create_task(_renew(kills), name="renew-kills"),
+    ]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         return done.pop().result()
     finally:
-        for task in (*tasks, renewing):
+        for task in (*tasks, *beside):
             task.cancel()
 
 

@@ -34,12 +34,13 @@ async def wait(
     silent = 0.0
     while silent < PATIENCE:
         await asyncio.sleep(PAUSE)
-        silent = silent + PAUSE + ANSWER_WAIT if waits() and not await _answers(ask) else 0.0
+        silent = silent + PAUSE + ANSWER_WAIT if waits() and not await answers(ask) else 0.0
     words = f"Claude's process hung: it did not answer for {PATIENCE:g} s, and was ended."
     return TurnFailure(ErrorKind.WORKER_LOST, words + suspects(options))
 
 
-async def _answers(ask: Callable[[], Awaitable[object]]) -> bool:
+async def answers(ask: Callable[[], Awaitable[object]]) -> bool:
+    """Whether Claude answers this question within ANSWER_WAIT, be it with a refusal."""
     try:
         async with asyncio.timeout(ANSWER_WAIT):
             await ask()

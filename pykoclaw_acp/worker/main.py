@@ -295,7 +295,8 @@ class Worker:
 
     async def _heartbeats(self) -> None:
         while True:
-            await self._daemon.send(Heartbeat(epoch=self._spec.epoch))
+            hangs = self._claude.silence.lasts
+            await self._daemon.send(Heartbeat(epoch=self._spec.epoch, hangs=hangs))
             await asyncio.sleep(HEARTBEAT)
             reap_orphans()
 

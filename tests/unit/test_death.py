@@ -11,6 +11,7 @@ from pykoclaw_acp.system import memory
 from pykoclaw_acp.worker import death
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.current_turns import CurrentTurns
+from pykoclaw_acp.worker.silence import Silence
 from tests.waiting import eventually
 from tests.workers import OPTIONS
 
@@ -18,6 +19,7 @@ from tests.workers import OPTIONS
 class DyingClaude:
     stderr = ()
     turns = CurrentTurns()
+    silence = Silence(lambda: None, lambda _: None)
 
     def __init__(self) -> None:
         self.dies = asyncio.Event()

@@ -14,6 +14,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.worker import death, hanging
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.current_turns import CurrentTurns
+from pykoclaw_acp.worker.silence import Silence
 from tests.workers import OPTIONS
 
 MANY = 40
@@ -92,6 +93,7 @@ async def test_without_a_prompt_nothing_is_asked() -> None:
 async def test_turn_is_not_awaited_whose_claude_hangs() -> None:
     class Session(Claude):
         turns = CurrentTurns()
+        silence = Silence(lambda: None, lambda _: None)
 
         async def run(self) -> None:
             await asyncio.Event().wait()
