@@ -42,15 +42,30 @@ def find(projects: str, claude_session_id: str) -> str | None:
     """The transcript of a Claude session, in whatever project's folder; the newest one if there are
     several.
     """
-    if not _ID.fullmatch(claude_session_id):
-        return None
-    found: list[tuple[int, str]] = []
-    with contextlib.suppress(OSError), os.scandir(projects) as places:
-        for place in places:
-            path = os.path.join(place.path, f"{claude_session_id}.jsonl")
-            if (seen := look(path)) is not None:
-                found.append((seen.mtime, path))
+    found = [
+        (seen.mtime, path)
+        for path in _paths(projects, claude_session_id)
+        if (seen := look(path)) is not None
+    ]
     return max(found)[1] if found else None
+
+
+def is_obstructed(projects: str, claude_session_id: str) -> bool:
+    """Whether something that is no file has the transcript's name in a project's folder: whoever opens
+    a pipe waits for its writer.
+    """
+    return any(
+        os.path.exists(one) and look(one) is None for one in _paths(projects, claude_session_id)
+    )
+
+
+def _paths(projects: str, claude_session_id: str) -> list[str]:
+    """Where the transcript may be."""
+    if not _ID.fullmatch(claude_session_id):
+        return []
+    with contextlib.suppress(OSError), os.scandir(projects) as places:
+        return [os.path.join(place.path, f"{claude_session_id}.jsonl") for place in places]
+    return []
 
 
 def unsearchable(projects: str, claude_session_id: str) -> list[str]:

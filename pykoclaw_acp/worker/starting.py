@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import warnings
 from collections import deque
+from functools import partial
 from typing import Any, Final
 from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
 
@@ -15,6 +17,7 @@ from claude_agent_sdk import CanUseToolShadowedWarning, ClaudeSDKClient, CLINotF
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import ClaudeNotStarted
+from pykoclaw_acp.system import disks, transcript_files
 from pykoclaw_acp.worker import options, sdk_private
 from pykoclaw_acp.worker.connecting import CliEnded, connect
 from pykoclaw_acp.worker.failures import in_one_line, lacks, refused_to_root
@@ -57,6 +60,9 @@ class Start:
             )
         await self._servers.load()
         for begin in self._beginnings():
+            if await _is_obstructed(begin):
+                log.warning("A transcript is no file", action="transcript_obstructed")
+                continue
             try:
                 client = await self._connect(begin)
             except Exception as error:
@@ -160,6 +166,16 @@ def _is_uuid(text: str) -> bool:
 def _claude_id(session_id: str) -> str:
     """A UUID for a new Claude session; an id of an adopted database may not be one."""
     return str(UUID(session_id)) if _is_uuid(session_id) else str(uuid5(NAMESPACE_OID, session_id))
+
+
+async def _is_obstructed(begin: dict[str, Any]) -> bool:
+    """Whether the CLI would open something else in place of a transcript, and perhaps wait for it."""
+    projects = transcript_files.folder()
+    ids = [begin[key] for key in ("resume", "session_id") if key in begin]
+    look = partial(transcript_files.is_obstructed, projects)
+    with contextlib.suppress(TimeoutError):  # then the CLI waits for the disk
+        return await disks.quick_call(projects, lambda: any(map(look, ids)))
+    return False
 
 
 def _is_refused(begin: dict[str, Any], words: str) -> bool:

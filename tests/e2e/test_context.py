@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,24 @@ async def test_lost_transcript_is_told_and_made_up_for(stack: Stack) -> None:
         messages = json.dumps(stack.asked()[-1]["messages"])
         assert messages.count("Answered: The second of " + kind) == int(lost)
         assert client.text(session).count("Claude does not remember") == int(lost)
+
+
+async def test_pipe_in_place_of_transcript_counts_as_lost(stack: Stack) -> None:
+    """Whoever opens one waits for its writer, as the CLI would."""
+    client = await stack.start(PYKOCLAW_WORKER_START_TIMEOUT="10")
+    session = await client.new(stack.work)
+    await client.prompt(session, said("The first."))
+    await client.close()
+    await stack.kill_everything()
+    path = transcript(stack, session)
+    path.unlink()
+    os.mkfifo(path)
+    client = await stack.start(PYKOCLAW_WORKER_START_TIMEOUT="10")
+    await client.load(session, stack.work)
+    for words in ("The second.", "The third."):
+        assert (await client.prompt(session, said(words)))["stopReason"] == "end_turn"
+    assert client.text(session).count("Claude does not remember") == 1
+    assert "Answered: The first." in json.dumps(stack.asked()[-1]["messages"])
 
 
 @pytest.mark.long

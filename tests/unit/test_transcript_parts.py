@@ -81,6 +81,16 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
             pass
 
 
+def test_what_is_no_file_obstructs_the_transcript(tmp_path: Path) -> None:
+    for name in ("-a", "-b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "-a" / f"{ID}.jsonl").touch()
+    assert not files.is_obstructed(str(tmp_path), ID)
+    os.mkfifo(tmp_path / "-b" / f"{ID}.jsonl")
+    assert files.is_obstructed(str(tmp_path), ID)
+    assert files.find(str(tmp_path), ID) == str(tmp_path / "-a" / f"{ID}.jsonl")
+
+
 def test_projects_are_where_the_cli_has_them() -> None:
     assert files.folder({"CLAUDE_CONFIG_DIR": "/c"}) == "/c/projects"
     assert files.folder({"CLAUDE_CONFIG_DIR": ""}) == os.path.expanduser("~/.claude/projects")
