@@ -15,6 +15,7 @@ import structlog
 from pykoclaw_acp.errors import Conflict, InvalidParams, RowRefused, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions import directories
 from pykoclaw_acp.sessions.new_session import require_same
 from pykoclaw_acp.sessions.ports import ConversationStore
@@ -23,7 +24,6 @@ from pykoclaw_acp.tasks import Pace
 
 PAGE: Final = 1000  # names read at once
 LONGEST_NAME: Final = 255  # bytes; it is the name of a directory
-OTHER_DIRECTORY: Final = "`cwd`: the session belongs to another directory."
 MOST: Final = 2  # names that one word may stand for
 
 log: Final = structlog.get_logger()
@@ -155,6 +155,23 @@ async def begin(store: ConversationStore, name: str) -> str:
     if owner is None or owner.deleted:
         raise SessionNotFound(record.session_id)
     return owner.session_id
+
+
+async def has_moved(known: str | None, cwd: str) -> bool:
+    """Whether the session of a directory that is gone continues in `cwd`, as after a project was
+    moved. Raises InvalidParams if `cwd` is another directory than one that is there, or does not exist.
+    """
+    if await is_same_place(known, cwd):
+        return False
+    if known is None or not await directories.is_gone(known):
+        named = "" if known is None else f", {neutral(known)}"
+        raise InvalidParams(
+            f"`cwd`: the session belongs to another directory{named}. `session/fork` with this `cwd` "
+            "continues it here, as a session of its own.",
+            {"sessionCwd": known, "cwd": cwd, "instead": "session/fork"},
+        )
+    await directories.require_own(cwd)
+    return True
 
 
 async def is_same_place(one: str | None, other: str) -> bool:

@@ -200,7 +200,7 @@ class Catalogue:
         program, and for a transcript.
 
         Raises SessionNotFound, and InvalidParams if it is not of `account`, or, unless `elsewhere`, if
-        the transcript's directory is not `cwd`. Nothing is made then.
+        the transcript's directory is there and not `cwd`. Nothing is made then.
         """
         try:
             known = await self._known(session_id, cwd, client, account)
@@ -211,8 +211,8 @@ class Catalogue:
         else:
             require_same(known.environment.account, account)
             return known
-        if not elsewhere and cwd is not None and not await adopting.is_same_place(found.cwd, cwd):
-            raise InvalidParams(adopting.OTHER_DIRECTORY, {"sessionCwd": found.cwd, "cwd": cwd})
+        if not elsewhere and cwd is not None:
+            await adopting.has_moved(found.cwd, cwd)
         require_same(found.account, account)
         await self._adopt(found, client)
         session = await self._sessions.find(session_id)

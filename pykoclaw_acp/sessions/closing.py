@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import replace
+from uuid import uuid4
 
 from pykoclaw_acp.errors import SessionNotFound, StoreClosed, StoreUnavailable
+from pykoclaw_acp.model.events import note_event
+from pykoclaw_acp.sessions import directories
 from pykoclaw_acp.sessions.ports import SessionStore, Workers
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscription import Subscription
@@ -42,9 +45,10 @@ async def close(session: Session, store: SessionStore, workers: Workers, patienc
     let_go(session)
 
 
-async def reopen(session: Session, store: SessionStore) -> None:
+async def reopen(session: Session, store: SessionStore, moved_from: str | None = None) -> None:
     """Note here and in the database that the session is open, in the order in which closes and this
-    come; raises SessionNotFound if it is being deleted.
+    come, and in its log that its directory is another one than before; raises SessionNotFound if it
+    is being deleted.
     """
     if session.intake.ends:
         raise SessionNotFound(session.id)
@@ -52,6 +56,9 @@ async def reopen(session: Session, store: SessionStore) -> None:
     await store.reopen(replace(session.record))
     if session.record.closed:  # the close may have been committed first, if the store had trouble
         await store.mark_closed(session.id)
+    if moved_from is not None:
+        words = directories.moved(moved_from, session.record.cwd or "")
+        await session.log.tell([note_event(f"moved-{uuid4()}", words)], patient=True)
 
 
 async def stop(session: Session, workers: Workers) -> None:

@@ -34,6 +34,7 @@ RESOLVING: Final = 0.2  # s; for what only lists need, of a session readable wit
 _Inode = tuple[int, int]  # device and inode
 _MEMORY: Final = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md")
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+_GONE: Final = "there is no such directory"
 
 log: Final = structlog.get_logger()
 
@@ -109,9 +110,14 @@ class Directories:
 
 
 async def require_own(cwd: str | None) -> None:
-    """Raises InvalidParams if a session's directory, which it keeps for ever, does not exist."""
+    """Raises InvalidParams if the directory that a session begins in does not exist."""
     if cwd is not None:
         _require("cwd", cwd, await _looked_at(cwd))
+
+
+async def is_gone(path: str) -> bool:
+    """Whether there is nothing at this path; False if that cannot be said, as of a silent disk."""
+    return (await _looked_at(path))[1] == _GONE
 
 
 async def resolve_links(record: SessionRecord) -> None:
@@ -138,7 +144,16 @@ def cwd_missing(path: str, why: str) -> str:
     """What is said when the session's own directory is gone, or its disk is."""
     return (
         f"The session's directory {path} cannot be used: {why}. The prompt was not sent to Claude. What was said can "
-        "still be read. Put the directory back and send the prompt again, or start a session elsewhere."
+        "still be read. Put the directory back and send the prompt again, or open this session where the directory is "
+        "now, or start a session elsewhere."
+    )
+
+
+def moved(before: str, now: str) -> str:
+    """What is said when a session continues in another directory, as its own one is gone."""
+    return (
+        f"**This session's directory {neutral(before)} does not exist any more. It continues in {neutral(now)}.** What "
+        "Claude remembers of files may name the earlier place."
     )
 
 
@@ -197,7 +212,7 @@ def _identity(path: str) -> tuple[_Inode | None, str]:
         if error.errno in _ABSENT and os.path.exists(path.rstrip("/")):
             return None, "it is no directory"
         if error.errno in _ABSENT:
-            return None, "there is no such directory"
+            return None, _GONE
         return None, f"it cannot be looked at ({error.strerror})"
     except ValueError:
         return None, "it is no path"

@@ -20,7 +20,7 @@ from pykoclaw_acp.model.log import TurnsPlace
 from pykoclaw_acp.model.seams import Left
 from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
 from pykoclaw_acp.sessions import directories
-from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, is_same_place
+from pykoclaw_acp.sessions.adopting import has_moved
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.seams import SeamInserter, left_at
 from pykoclaw_acp.sessions.session import Session
@@ -269,15 +269,14 @@ async def _show_again(
 
 async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions) -> Session:
     sessions = subscriber.sessions
-    found = await sessions.find(session_id)
-    known = None if found is None else found.record.cwd
-    if known is not None and not await is_same_place(known, options.cwd):
-        raise InvalidParams(OTHER_DIRECTORY, {"sessionCwd": known, "cwd": options.cwd})
     session = await sessions.catalogue.open(
         session_id, options.cwd, subscriber.name, account=options.account
     )
-    if found is not None and known is None:
+    moved_from = None
+    if (known := session.record.cwd) is None:
         await directories.require_own(options.cwd)
+    elif await has_moved(known, options.cwd):
+        moved_from = known
     await directories.require_added(options.directories, session.record.additional_directories)
     if not session.busy:  # else when its turn has ended
         await session.others.look_if_possible()
@@ -288,6 +287,7 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
         options.servers,
         options.requested,
         given=subscriber.given,
+        moved_from=moved_from,
     )
     subscriber.stay(session_id)
     subscriber.claim_prompts(session)

@@ -241,14 +241,15 @@ class Sessions:
         requested: RequestedOptions = NOTHING_REQUESTED,
         *,
         given: ClientEnvironment | None = None,
+        moved_from: str | None = None,
     ) -> None:
         """Reopen the session; directories, servers, options and what is `given` apply to its next
-        worker.
+        worker. `moved_from`: its directory until now, in whose place `cwd` comes.
 
         Raises InvalidParams for options that cannot be granted.
         """
         await requested_options.grant(session, self.template, requested)
-        session.record.cwd = session.record.cwd or cwd
+        session.record.cwd = cwd if moved_from else session.record.cwd or cwd
         await resolve_links(session.record)
         session.record.additional_directories = directories
         session.environment.open(given)
@@ -258,7 +259,7 @@ class Sessions:
         session.next_worker.open(options)
         await session.choosing.tell_worker()  # the mode used before planning may be forbidden now
         try:
-            await self._soon(closing.reopen(session, self._journal))
+            await self._soon(closing.reopen(session, self._journal, moved_from))
         except Conflict:  # it was deleted meanwhile
             raise SessionNotFound(session.id) from None
         self.deliveries_wanted.set()

@@ -65,7 +65,11 @@ async def test_terminal_session_is_listed_loaded_continued_and_deleted(
     assert await listed(client, cwd="/") == {}
     with pytest.raises(RpcError) as elsewhere:
         await client.load(session, stack.root)
-    named = {"sessionCwd": str(stack.work), "cwd": str(stack.root)}
+    named = {
+        "sessionCwd": str(stack.work),
+        "cwd": str(stack.root),
+        "instead": "session/fork",
+    }
     assert (elsewhere.value.code, elsewhere.value.data) == (-32602, named)
     await client.load(session, stack.work)
     assert client.text(session) == "First."

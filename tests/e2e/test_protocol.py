@@ -266,7 +266,11 @@ async def test_session_of_another_directory(shared: Stack, method: str) -> None:
     other.mkdir()
     error = await error_of(client, method, sessionId=session, cwd=str(other), mcpServers=[])
     assert error.code == -32602
-    assert error.data == {"sessionCwd": str(shared.work), "cwd": str(other)}
+    assert error.data == {
+        "sessionCwd": str(shared.work),
+        "cwd": str(other),
+        "instead": "session/fork",
+    }
     link = shared.root / "link"
     link.symlink_to(shared.work)
     await client.call(method, sessionId=session, cwd=str(link), mcpServers=[])

@@ -112,6 +112,29 @@ async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
     assert tool_asked, "the repository's own permissions.allow must not count"
 
 
+async def test_moved_project_keeps_memory_and_asks_anew(stack: Stack) -> None:
+    old, new = stack.root / "old", stack.root / "new"
+    (old / ".claude").mkdir(parents=True)
+    ran = stack.root / "ran"
+    hooks = {"SessionStart": [{"hooks": [{"type": "command", "command": f"touch {ran}"}]}]}
+    (old / ".claude/settings.json").write_text(json.dumps({"hooks": hooks}))
+    client = await stack.front()
+    choose(client, TRUST)
+    session = await client.new(old)
+    await client.prompt(session, script("text Remembered."))
+    assert ran.exists()
+    old.rename(new)
+    ran.unlink()
+    choose(client, WITHOUT)
+    await client.load(session, new)
+    await client.prompt(session, script("bash pwd > here", "text done."))
+    assert [str(new) in str(one["toolCall"]["title"]) for one in asked(client)] == [False, True]
+    assert not ran.exists()
+    assert (new / "here").read_text().strip() == str(new)
+    assert "Remembered." in json.dumps(stack.asked()[-1]["messages"])
+    assert "Claude does not remember" not in client.text(session)
+
+
 @pytest.mark.long
 async def test_what_the_directory_forbids_counts_without_trust(stack: Stack) -> None:
     work = stack.root / "clone"

@@ -53,7 +53,8 @@ async def test_earlier_plugins_id_loads_in_clients_directory(
         assert channel.spec.options.cwd == str(tmp_path)
         refused = await load(one, 3, OLD, "/")
         assert refused["error"]["code"] == -32602
-        assert refused["error"]["data"] == {"sessionCwd": str(tmp_path), "cwd": "/"}
+        named = {"sessionCwd": str(tmp_path), "cwd": "/", "instead": "session/fork"}
+        assert refused["error"]["data"] == named
 
 
 async def test_resume_finds_conversation_and_next_daemon_knows_it(tmp_path: Path) -> None:

@@ -889,7 +889,8 @@ async def test_another_directory_is_refused_under_each_id(tmp_path: Path) -> Non
             for number, session_id in enumerate((ONE, TWO), 1):
                 one.call(number, "session/load", sessionId=session_id, cwd="/tmp", mcpServers=[])
                 refused = await one.answer(number)
-                assert refused["error"]["data"] == {"sessionCwd": "/", "cwd": "/tmp"}
+                named = {"sessionCwd": "/", "cwd": "/tmp", "instead": "session/fork"}
+                assert refused["error"]["data"] == named
 
 
 # --- the fence

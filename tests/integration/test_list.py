@@ -374,12 +374,23 @@ async def test_commands_know_sessions_of_a_terminal(tmp_path: Path) -> None:
 
 async def test_a_transcript_keeps_its_directory(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
-        with_transcripts(r, "/gone/since")
+        with_transcripts(r, "/usr")
         params = {"sessionId": CLAUDE, "mcpServers": []}
         error = (await wire.call("session/load", **params, cwd="/"))["error"]
-        assert (error["code"], error["data"]) == (-32602, {"sessionCwd": "/gone/since", "cwd": "/"})
+        named = {"sessionCwd": "/usr", "cwd": "/", "instead": "session/fork"}
+        assert (error["code"], error["data"]) == (-32602, named)
         assert await r.database.read("SELECT 1 FROM acp_sessions") == []
-        assert "result" in await wire.call("session/load", **params, cwd="/gone/since")
+        assert "result" in await wire.call("session/load", **params, cwd="/usr")
+
+
+@pytest.mark.parametrize("cwd", ["/gone/since", "/"])
+async def test_transcript_of_gone_directory_is_opened(tmp_path: Path, cwd: str) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        with_transcripts(r, "/gone/since")
+        params = {"sessionId": CLAUDE, "mcpServers": []}
+        assert "result" in await wire.call("session/load", **params, cwd=cwd)
+        rows = await r.database.read("SELECT cwd FROM acp_sessions")
+        assert rows == [(cwd,)]
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])

@@ -191,3 +191,35 @@ async def test_session_without_its_directory_is_read_only(tmp_path: Path) -> Non
         work.mkdir()
         await wire.call("session/prompt", **prompt(session, "say 1"))
         assert len(launches(r)) == 2, "Claude is still in the directory that was deleted"
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+async def test_session_follows_a_project_that_moved(tmp_path: Path, method: str) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    (tmp_path / "data").mkdir()
+    old.mkdir()
+    async with rig(tmp_path / "data") as r, client(r) as wire, client(r) as other:
+        made = await opened(wire, "session/new", cwd=str(old))
+        session = {"sessionId": made["result"]["sessionId"]}
+        await wire.call("session/prompt", **prompt(session["sessionId"], "say 1"))
+        new.mkdir()
+        refused = (await opened(wire, method, **session, cwd=str(new)))["error"]
+        assert refused["code"] == -32602
+        assert "`session/fork`" in refused["message"]
+        named = {"sessionCwd": str(old), "cwd": str(new), "instead": "session/fork"}
+        assert refused["data"] == named
+        old.rmdir()
+        missing = await opened(wire, method, **session, cwd=str(tmp_path / "missing"))
+        assert "missing cannot be used: there is no such directory" in missing["error"]["message"]
+        assert "result" in await opened(wire, method, **session, cwd=str(new))
+        said = f"directory {old} does not exist any more. It continues in {new}"
+        await eventually(lambda: any(said in one for one in notes(wire)))
+        await opened(other, "session/load", **session, cwd=str(new))
+        assert sum(said in one for one in notes(other)) == 1
+        (listed,) = (await wire.call("session/list", cwd=str(new)))["result"]["sessions"]
+        assert listed["cwd"] == str(new)
+        await wire.call("session/prompt", **prompt(session["sessionId"], "say 1"))
+        assert [one.spec.options.cwd for one in r.launcher.launched] == [str(old), str(new)]
+        old.mkdir()
+        back = (await opened(wire, method, **session, cwd=str(old)))["error"]
+        assert back["data"]["sessionCwd"] == str(new)
