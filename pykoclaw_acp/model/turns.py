@@ -121,7 +121,8 @@ class Turn:
 
     `created_at` is for people; `sent` decides: when its client sent it (ms, data directory's
     clock). `client`, `client_process`: name and process of the client that sent it, if known.
-    `spoke`: part of the answer is in the log. `cancelled`: set to stop the turn. `waiting`:
+    `taken_up`: its worker says that Claude has begun it; `spoke`: part of the answer is in the log.
+    `cancelled`: set to stop the turn. `waiting`:
     number of calls waiting for its end; `lost_at` (s, monotonic): since when there is none.
     `answered`: a client has the response. `unattended`: it runs without a client;
     `detached`: nor does a command wait for it. `attempts`:
@@ -166,6 +167,7 @@ class Turn:
     resent: bool = False
     lost_at: float | None = None
     state: TurnState = TurnState.QUEUED
+    taken_up: bool = False
     spoke: bool = False
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Future[tuple[Outcome, int]] = field(

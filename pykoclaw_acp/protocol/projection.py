@@ -152,7 +152,7 @@ def parts(content: tuple[ToolPart, ...]) -> list[ToolContent] | None:
 
 
 def unlogged(message_id: str, text: str) -> Update:
-    """A text that is no event of the log, since that has it in another form."""
+    """A note that is no event of the log, since that has it in another form, or it soon says nothing."""
     return AgentMessageChunk(
         message_id=message_id, content=TextContent(text=text), meta={NOTE: "note"}
     )

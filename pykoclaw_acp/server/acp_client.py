@@ -54,7 +54,7 @@ class AcpClient:
         self.introduced = False  # `initialize` was answered
         self._shown = Presentation()
         self.requests = ClientRequests(peer, sessions)
-        self._requests = PermissionRequests(self.requests, self._say)
+        self._requests = PermissionRequests(self.requests, self.show)
         self.subscriber = Subscriber(sessions, self, peer.client_process, peer.front)
         self._progress = ProgressPace(self._progress_due, self.subscriber.pace)
         self.given = (
@@ -228,6 +228,10 @@ class AcpClient:
         """Send text that is no event of the log, since it says nothing new."""
         await self.peer.notify(update_line(session_id, projection.inserted(message_id, text)))
 
+    async def show(self, session_id: str, message_id: str, text: str) -> None:
+        """Send a note that the log does not have, or has in another form."""
+        await self.peer.notify(update_line(session_id, projection.unlogged(message_id, text)))
+
     async def skip_own(self, session_id: str, seq: int) -> None:
         """The client has its own message already."""
         await self.peer.move_cursor(session_id, seq)
@@ -250,11 +254,6 @@ class AcpClient:
     def close_request(self, ask_id: str, decision: Decision | None = None) -> None:  # noqa: ARG002
         """The request's outcome is in the database."""
         self.requests.acknowledge_answer(ask_id)
-
-    async def _say(self, session_id: str, message_id: str, text: str) -> None:
-        """Show a text that is in the log already, in another form."""
-        shown = projection.unlogged(message_id, text)
-        await self.peer.notify(update_line(session_id, shown))
 
     # --- server.peer.Listener
 

@@ -90,6 +90,9 @@ class CommandClient:
     async def insert(self, session_id: str, message_id: str, text: str) -> None:
         """Nothing to say: it resumes nothing."""
 
+    async def show(self, session_id: str, message_id: str, text: str) -> None:
+        """Nothing to say: it shows the log."""
+
     async def show_choices(self, session_id: str, selection: Selection) -> None:
         """Nothing to say: it chooses nothing."""
 

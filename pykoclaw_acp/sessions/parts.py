@@ -34,6 +34,7 @@ from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.intake import Intake
 from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
 from pykoclaw_acp.sessions.turns.runner import TurnRunner
+from pykoclaw_acp.sessions.turns.slow_start import SlowStart
 from pykoclaw_acp.sessions.turns.steering import Steering
 from pykoclaw_acp.sessions.turns.titling import Titling
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
@@ -100,7 +101,7 @@ class SessionParts:
             state, journal, workers, times.cancel_grace,
             unclaimed=self.unclaimed, gate=gate, endings=self._endings, choosing=self.choosing,
             environment=self.environment, titling=self.titling, directories=directories,
-            others=self.others, early=self.early,
+            others=self.others, early=self.early, slow=SlowStart(state, workers, background),
         )  # fmt: skip
         self.steering = Steering(
             state,

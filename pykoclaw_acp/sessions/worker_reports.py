@@ -164,8 +164,9 @@ class WorkerReports:
             and (turn := self._queue.running(frame.turn_id))
         ):
             turn.spoke, turn.unsaid = turn.spoke or _speaks(frame), False
-        elif isinstance(frame, TurnStarted) and frame.into is not None:
-            if (turn := self._queue.running(frame.turn_id)) is not None:
+        elif isinstance(frame, TurnStarted) and (turn := self._queue.running(frame.turn_id)):
+            turn.taken_up = True
+            if frame.into is not None:
                 turn.taken_by, turn.unsaid, turn.spoke = frame.into, False, True
         elif isinstance(frame, AskWithdrawn):
             self._permissions.withdraw(frame.ask_id)

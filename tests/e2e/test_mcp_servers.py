@@ -46,6 +46,28 @@ def found_in_files(stack: Stack, word: str) -> list[Path]:
     return found
 
 
+async def test_claude_that_waits_for_slow_server_is_told(stack: Stack) -> None:
+    gate = stack.root / "gate"
+    os.mkfifo(gate)
+    given = program("slow", SECRET)
+    start = ["-c", 'read line < "$0"; exec "$@"', str(gate), given["command"], *given["args"]]
+    client = await stack.start()
+    session = await client.new(
+        stack.work, mcpServers=[given | {"command": "/bin/sh", "args": start}]
+    )
+    prompted = client.prompting(session, text("Here."))
+    await client.until(lambda: client.besides)
+    gate.write_text("go\n")
+    assert (await client.answer(prompted))["stopReason"] == "end_turn"
+    assert len(client.besides) == 1
+    assert client.besides[0].endswith("may be waiting for an MCP server: `slow`.\n\n")
+    assert client.text(session) == "Here."
+    client.besides.clear()
+    await client.prompt(session, text("Again."))
+    await client.load(session, stack.work)
+    assert client.besides == []
+
+
 async def test_servers_reach_claude_and_their_secrets_nothing_else(
     stack: Stack,
 ) -> None:

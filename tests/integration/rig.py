@@ -79,6 +79,9 @@ class Client:
     async def insert(self, session_id: str, message_id: str, text: str) -> None:
         pass
 
+    async def show(self, session_id: str, message_id: str, text: str) -> None:
+        pass
+
     def stop_updates(self, session_id: str) -> None:
         pass
 

@@ -68,6 +68,9 @@ class Client(Protocol):
     async def insert(self, session_id: str, message_id: str, text: str) -> None:
         """Show text that is not in the log, as a part of this message of Claude's."""
 
+    async def show(self, session_id: str, message_id: str, text: str) -> None:
+        """Show text that is not in the log, as a note of ours."""
+
     async def skip_own(self, session_id: str, seq: int) -> None:
         """Move on past the event at `seq`, the client's own message, which it has already."""
 

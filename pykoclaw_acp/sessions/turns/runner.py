@@ -36,6 +36,7 @@ from pykoclaw_acp.sessions.turns import limits, outcomes, titling
 from pykoclaw_acp.sessions.turns.attempts import Attempts
 from pykoclaw_acp.sessions.turns.conversation import TurnConversation
 from pykoclaw_acp.sessions.turns.endings import Endings
+from pykoclaw_acp.sessions.turns.slow_start import SlowStart
 from pykoclaw_acp.sessions.turns.titling import Titling
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
 from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS, WorkspaceGate
@@ -68,6 +69,7 @@ class TurnRunner:
         directories: Directories,
         others: TurnConversation,
         early: EarlyStart,
+        slow: SlowStart,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -81,6 +83,7 @@ class TurnRunner:
         self._directories = directories
         self._others = others
         self._early = early
+        self._slow = slow
         self._endings = endings
         self.attempts = Attempts(journal)
         self._waited = False  # for the user, while others could use the conversation
@@ -252,6 +255,8 @@ class TurnRunner:
         forgot = False  # what Claude remembered
         while True:
             self._waited = False
+            if self._early.runs:
+                self._slow.watch(turn)
             # Before the look, so that this sees what such a worker lacks.
             await self._unless_cancelled(turn, self._early.over())
             if not await self._unless_cancelled(turn, self._look(turn)):
@@ -293,6 +298,7 @@ class TurnRunner:
             notes += noted
             self._environment.retire_other(options)
             launched = self._workers.workspace(self._state.id) != options.workspace
+            self._slow.watch(turn)
             epoch = await self._workers.acquire(self._state.id, options)
             crash_points.reached("worker_acquired")
             if contents.needs_blocks(turn.content) and not self._workers.takes_blocks(
