@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 from pykoclaw_acp.logging.without_rich import import_structlog
-from tests import skips
+from tests import skips, wheels
 from tests.leftovers import Run, foreign_variables
 
 import_structlog()  # a traceback that rich draws takes longer than most tests
@@ -102,6 +102,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     run = config.stash.get(_RUN, None)
     if run is not None:
         run.close()
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    return wheels.build(wheels.CHECKOUT, tmp_path_factory.mktemp("wheel"))
 
 
 class Homes:

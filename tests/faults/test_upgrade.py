@@ -1,32 +1,29 @@
-"""The version before is replaced while it works: its fronts and its worker go on with the daemon of
-today.
+"""The wheel of the version before is replaced by that of today while it works: its fronts and its
+worker go on with the daemon of today.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import selected
-from tests.e2e.harness.processes import environment
 from tests.waiting import eventually
+from tests.wheels import ALONE, CHECKOUT, Environment, build
 
 # A commit in each line, and what it is; `.ci/run` says which are not here.
 COMMITS: Final = Path(__file__).with_name("versions_before").read_text().splitlines()
 NEWEST, *OLDER = (line.split()[0] for line in COMMITS)
 BEFORE: Final = (NEWEST, *(pytest.param(one, marks=pytest.mark.long) for one in OLDER))
-PARTS: Final = ("pykoclaw_acp", "migrations")
-CHECKOUT: Final = Path(__file__).parents[2]
 COUNT: Final = 600
 TURN: Final = script(f"repeat {COUNT}x10ms w{{n}}.", "bash echo from-the-tool", "text The end.")
 ASKING: Final = script("text May I?", "bash mkdir made", "text Thank you.")
@@ -34,54 +31,53 @@ HANGING: Final = script("text I begin.", "hang", "text Never.")
 WHOLE: Final = [f"w{n}" for n in range(1, COUNT + 1)]
 
 
-class Installation:
-    """A place that fronts, daemon, fork server and workers import the program from, through
-    PYTHONPATH.
-    """
-
-    # Not `-m`, which would look in the working directory first.
-    program = (
-        sys.executable,
-        "-c",
-        "import runpy; runpy.run_module('pykoclaw_acp', run_name='__main__')",
-    )
-
-    def __init__(self, place: Path, archive: bytes) -> None:
-        self.place = place
-        self.environment = {"PYTHONPATH": str(place)}
-        with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
-            packed.extractall(place, filter="data")
-
-    def upgrade(self) -> None:
-        """The version of this checkout, in the place of the version before."""
-        for name in PARTS:
-            shutil.rmtree(self.place / name)
-            shutil.copytree(
-                CHECKOUT / name, self.place / name, ignore=shutil.ignore_patterns("__pycache__")
-            )
-
-
-@pytest.fixture(params=BEFORE)
-def installed(tmp_path: Path, request: pytest.FixtureRequest) -> Installation:
-    """A version before."""
+@pytest.fixture(scope="session", params=BEFORE)
+def wheel_before(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The wheel of a version before."""
     before: str = request.param
     packed = subprocess.run(
-        ["git", "-C", str(CHECKOUT), "archive", before, *PARTS], capture_output=True, check=False
+        ["git", "-C", str(CHECKOUT), "archive", before], capture_output=True, check=False
     )
     if packed.returncode:
         pytest.skip(
             f"commit {before} is not here, as in a shallow clone: {packed.stderr.decode().strip()}"
         )
-    return Installation(tmp_path / "installed", packed.stdout)
+    place = tmp_path_factory.mktemp("before")
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        archive.extractall(place / "source", filter="data")
+    return build(place / "source", place / "wheel")
+
+
+class Installation(Environment):
+    """Where fronts, daemon, fork server and workers run the program from."""
+
+    def __init__(self, place: Path, today: Path) -> None:
+        super().__init__(place)
+        self.started: dict[str, Any] = {"program": (str(self.program),), **ALONE}
+        self._today = today
+
+    def upgrade(self) -> None:
+        """The version of this checkout, in the place of the version before."""
+        self.install(self._today)
+        for path in CHECKOUT.glob("pykoclaw_acp/**/*.py"):
+            assert (self.packages / path.relative_to(CHECKOUT)).read_bytes() == path.read_bytes()
+
+    def runs(self, pid: int | None) -> bool:
+        """Whether a process is one of this installation."""
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return command.startswith(os.fsencode(self.place / "bin/python"))
+
+
+@pytest.fixture
+def installed(tmp_path: Path, wheel_before: Path, wheel: Path) -> Installation:
+    """A version before."""
+    made = Installation(tmp_path / "installed", wheel)
+    made.install(wheel_before)
+    return made
 
 
 def words(client: Client, session: str) -> list[str]:
     return re.findall(r"w\d+", client.text(session))
-
-
-def comes_from(pid: int, place: Path) -> bool:
-    """Whether a process imports the program from this place."""
-    return f"PYTHONPATH={place}".encode() in environment(pid).split(b"\0")
 
 
 def prompts(stack: Stack) -> list[str]:
@@ -97,9 +93,9 @@ def prompts(stack: Stack) -> list[str]:
 async def test_previous_version_fronts_and_worker_continue_after_upgrade(
     stack: Stack, installed: Installation, number: signal.Signals
 ) -> None:
-    await stack.daemon(program=installed.program, **installed.environment)
-    asking = await stack.front(program=installed.program, **installed.environment)
-    watching = await stack.front(program=installed.program, **installed.environment)
+    await stack.daemon(**installed.started)
+    asking = await stack.front(**installed.started)
+    watching = await stack.front(**installed.started)
     session = await asking.new(stack.work)
     await asking.prompt(session, text("It was so."))
     await watching.load(session, stack.work)
@@ -107,13 +103,13 @@ async def test_previous_version_fronts_and_worker_continue_after_upgrade(
     await asking.until(lambda: len(words(asking, session)) >= 20)
     waiting = asking.prompting(session, text("After it."))
     await eventually(lambda: stack.rows("SELECT 1 FROM acp_turns WHERE state = 'queued'"))
-    worker = stack.worker(session)
-    assert comes_from(worker.pid, installed.place)
+    assert installed.runs(stack.worker(session).pid)
 
     installed.upgrade()
     await stack.end_daemon(number)  # the fronts start the next one
     assert (await asking.answer(running))["stopReason"] == "end_turn"
     assert (await asking.answer(waiting))["stopReason"] == "end_turn"
+    assert installed.runs(stack.daemon_pid())
     await watching.until(lambda: watching.text(session).endswith("After it."))
     for client in (asking, watching):
         assert words(client, session) == WHOLE
@@ -134,8 +130,8 @@ async def test_old_worker_is_decided_and_cancelled_after_upgrade(
     stack: Stack, installed: Installation
 ) -> None:
     """A tool call that asks before the upgrade, and a turn of another session that hangs."""
-    await stack.daemon(program=installed.program, **installed.environment)
-    client = await stack.front(program=installed.program, **installed.environment)
+    await stack.daemon(**installed.started)
+    client = await stack.front(**installed.started)
     client.permit = lambda _: None  # it is open until the new daemon is there
     asking, hanging = await client.new(stack.work), await client.new(stack.work)
     decided = client.prompting(asking, ASKING)
