@@ -25,9 +25,11 @@ class Result:
         return json.loads(self.out)
 
 
-async def run(stack: Stack, *arguments: str, **environment: str) -> Result:
+async def run(
+    stack: Stack, *arguments: str, program: tuple[str, ...] = PROGRAM, **environment: str
+) -> Result:
     process = await asyncio.create_subprocess_exec(
-        *PROGRAM, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE,
+        *program, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE,
         env={**stack.environment, **environment}, cwd=stack.root,
     )  # fmt: skip
     out, error = await asyncio.wait_for(process.communicate(), 240)
@@ -35,8 +37,10 @@ async def run(stack: Stack, *arguments: str, **environment: str) -> Result:
     return Result(process.returncode, out.decode(), error.decode())
 
 
-async def done(stack: Stack, *arguments: str) -> Result:
+async def done(
+    stack: Stack, *arguments: str, program: tuple[str, ...] = PROGRAM, **environment: str
+) -> Result:
     """A command that succeeds and has nothing to complain about."""
-    result = await run(stack, *arguments)
+    result = await run(stack, *arguments, program=program, **environment)
     assert (result.status, result.error) == (0, "")
     return result
