@@ -24,11 +24,11 @@ from pykoclaw_acp.channel.requests import StopSubagents
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.worker import raw_frames, sdk_private
-from pykoclaw_acp.worker.claude import ClaudeSession
+from pykoclaw_acp.worker.claude import INTERRUPT_AGAIN, ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.outbox import Outbox
 from tests.unit.sdk_messages import result, whole
-from tests.waiting import eventually
+from tests.waiting import eventually, pass_loop_time
 from tests.workers import spec
 
 INIT = SystemMessage(subtype="init", data={})
@@ -97,6 +97,12 @@ class Cli:
         self.lines.put_nowait(
             {"type": "command_lifecycle", "state": state, "command_uuid": turn_id}
         )
+
+    async def cancelled(self, stopping: asyncio.Task[Any]) -> None:
+        """The end of an interrupt, once a turn has ended by it."""
+        await eventually(lambda: any(end[1] == "cancelled" for end in self.ends))
+        pass_loop_time(INTERRUPT_AGAIN)
+        await stopping
 
     async def steer(self, turn_id: str) -> None:
         await self.claude.prompt(Steer(epoch=1, turn_id=turn_id, content=BLOCKS, said=[]))
@@ -174,12 +180,14 @@ async def test_prompt_taken_up_meanwhile_is_interrupted(cli: Cli, into: bool) ->
     await asyncio.sleep(0)
     if into:
         cli.lines.put_nowait(UserMessage(content="Look.", uuid="steered"))
+        await eventually(lambda: cli.claude.steered.was_taken("steered"))
     else:
         await cli.end("host")
+    pass_loop_time(INTERRUPT_AGAIN)
     await eventually(lambda: cli.interrupts)
     answered = ["host", "steered"] if into else ["steered"]
     cli.lines.put_nowait(result(terminal_reason="aborted_streaming", user_message_uuids=answered))
-    await stopping
+    await cli.cancelled(stopping)
     assert dict(cli.ends) == {"host": "cancelled" if into else "end_turn", "steered": "cancelled"}
 
 
@@ -220,7 +228,7 @@ async def test_stop_ends_turn_subagent_began(cli: Cli, begins: bool) -> None:
         await eventually(lambda: cli.interrupts)
         assert cli.claude.turns.ids == [turn_id]
         cli.lines.put_nowait(result(terminal_reason="aborted_tools", origin={"kind": "x"}))
-    await stopping
+    await cli.cancelled(stopping)
     assert cli.ends[-1] == (turn_id, "cancelled")
     assert (bool(cli.claude.turns), cli.interrupts, cli.claude.background) == (False, 1, 0)
     asking.cancel()
@@ -237,7 +245,7 @@ async def test_cancel_meets_turn_claude_began(cli: Cli, by: str) -> None:
     stopping = asyncio.ensure_future(cancel)
     await eventually(lambda: cli.interrupts)
     cli.lines.put_nowait(result(terminal_reason="aborted_streaming", origin={"kind": "x"}))
-    await stopping
+    await cli.cancelled(stopping)
     assert [end[1] for end in cli.ends] == ["end_turn", "cancelled"]
 
 
