@@ -6,11 +6,13 @@ An answer is text: the label of a choice, several labels joined by commas, or th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import indent
 from typing import Any, Final
 
 import msgspec
 
-from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.model.markdown import Blocks
+from pykoclaw_acp.neutral import fenced, neutral
 
 ASKS: Final = "AskUserQuestion"
 """The tool's name."""
@@ -18,12 +20,16 @@ ASKS: Final = "AskUserQuestion"
 ANSWERS: Final = "answers"
 """Key of the answers, by question, in the content of a decision and in the tool's input."""
 
+MOST_OF_PREVIEW: Final = 4000
+"""Characters of a preview that are shown."""
+
 
 class QuestionOption(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A choice that a question offers."""
+    """A choice that a question offers; `preview`: what it would look like, for a comparison."""
 
     label: str
     description: str = ""
+    preview: str = ""
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,20 +74,39 @@ def described(asked: Sequence[Question]) -> str:
 
 def _described(one: Question) -> str:
     several = " (several are possible)" if one.multiple else ""
-    choices = [
-        f"- {neutral(it.label)}" + (f": {neutral(it.description)}" if it.description else "")
-        for it in one.options
-    ]
+    choices = "".join(map(_choice, one.options)).rstrip()
     first = f"**{neutral(one.question, 'prose')}**{several}"
-    return "\n".join([first, "", *choices] if choices else [first])
+    return f"{first}\n\n{choices}" if choices else first
+
+
+def _choice(one: QuestionOption) -> str:
+    words = f"- {neutral(one.label)}" + (f": {neutral(one.description)}" if one.description else "")
+    if not one.preview:
+        return f"{words}\n"
+    return f"{words}\n\n{indent(_preview(one.preview), '  ')}\n\n"
+
+
+def _preview(text: str) -> str:
+    """Markdown, if it has code blocks of its own; else a drawing, or code."""
+    if "```" not in text:
+        return fenced(text)
+    text = neutral(text, "prose")
+    return text + Blocks(text).ending.rstrip()
 
 
 def _options(listed: object) -> tuple[QuestionOption, ...]:
     return tuple(
-        QuestionOption(label=one["label"], description=_text(one, "description"))
+        QuestionOption(one["label"], _text(one, "description"), _bounded(_text(one, "preview")))
         for one in (listed if isinstance(listed, list) else ())
         if isinstance(one, dict) and _text(one, "label")
     )
+
+
+def _bounded(preview: str) -> str:
+    left = len(preview) - MOST_OF_PREVIEW
+    if left > 0:
+        preview = f"{preview[:MOST_OF_PREVIEW]}\n… {left} characters left out …"
+    return preview.strip("\n") if preview.strip() else ""
 
 
 def _text(fields: dict[str, Any], key: str) -> str:

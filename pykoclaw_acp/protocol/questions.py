@@ -24,6 +24,7 @@ IN_CHAT: Final = PermissionOption(
 DONE: Final = "done"
 _CHOICE: Final = "choice_"
 REASON_FIELD: Final = "reason"
+_OPTION_META: Final = "_claude/askUserQuestionOption"  # where clients of claude-agent-acp look
 
 
 def form(session_id: str, request: PermissionRequest) -> CreateElicitation:
@@ -117,14 +118,14 @@ def _about(one: Question) -> dict[str, str]:
 
 
 def _choices(one: Question) -> dict[str, Any]:
-    choices = [
-        {
-            "const": it.label,
-            "title": neutral(it.label),
-            **({"description": neutral(it.description)} if it.description else {}),
-        }
-        for it in one.options
-    ]
+    choices = []
+    for it in one.options:
+        choice: dict[str, Any] = {"const": it.label, "title": neutral(it.label)}
+        if it.description:
+            choice["description"] = neutral(it.description)
+        if it.preview:
+            choice["_meta"] = {_OPTION_META: {"preview": neutral(it.preview, "prose")}}
+        choices.append(choice)
     if one.multiple:
         return {"type": "array", "items": {"anyOf": choices}}
     return {"type": "string", "oneOf": choices}

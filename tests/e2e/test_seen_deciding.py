@@ -239,6 +239,33 @@ async def test_questions_are_answered_in_one_form(stack: Stack) -> None:
     await seen_again(stack, client, session, **FORMS)
 
 
+async def test_previews_reach_clients_with_and_without_forms(stack: Stack) -> None:
+    preview = "+---+\n| a |\n+---+"
+    drawn = {"label": "Boxes", "description": "", "preview": preview}
+    plain = {"label": "Lines", "description": ""}
+    one = {"question": "Which look?", "header": "Look", "multiSelect": False}
+    asked = {"questions": [{**one, "options": [drawn, plain]}]}
+    client, other = await stack.spawn_front(), await stack.spawn_front()
+    await client.initialize(**FORMS)
+    await other.initialize(**EDITOR)
+    client.permit = other.permit = lambda _: None
+    session = await client.new(stack.work)
+    turn = client.prompting(
+        session, script(f"tool AskUserQuestion {json.dumps(asked)}", "text Ok.")
+    )
+    await client.until(lambda: client.questions)
+    choices = client.questions[0]["params"]["requestedSchema"]["properties"]["question_0"]["oneOf"]
+    assert choices[0]["_meta"] == {"_claude/askUserQuestionOption": {"preview": preview}}
+    await other.load(session, stack.work)
+    await other.until(lambda: other.questions)
+    below = "- Boxes\n\n  ```\n  +---+\n  | a |\n  +---+\n  ```\n\n- Lines"
+    (call,) = other.of(session, "tool_call")
+    for shown in (call, other.questions[0]["params"]["toolCall"]):
+        assert below in shown["content"][0]["content"]["text"]
+    client.reply(client.questions[0], {"action": "accept", "content": {"question_0": "Boxes"}})
+    assert (await client.answer(turn))["stopReason"] == "end_turn"
+
+
 @pytest.mark.long
 async def test_questions_are_answered_one_by_one(stack: Stack) -> None:
     client, session = await editor(stack)
