@@ -19,7 +19,7 @@ from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.system.regular_files import opened
 from pykoclaw_acp.transcripts import entries, lines, task_notices
 from pykoclaw_acp.transcripts.entries import Entry
-from pykoclaw_acp.translation import tasks
+from pykoclaw_acp.translation import kept_outputs, tasks
 from pykoclaw_acp.translation.call_ids import CallIds
 from pykoclaw_acp.translation.tasks import TaskEnd
 from pykoclaw_acp.translation.translator import AGENT_ENDED, ToolResult, Translation
@@ -52,6 +52,7 @@ class Subagents:
     def __init__(self, path: str, translation: Translation, ids: CallIds) -> None:
         self._ids = ids
         self._folder = os.path.join(path.removesuffix(".jsonl"), "subagents")
+        self._projects = os.path.dirname(os.path.dirname(path))
         self._translation = translation
         self._found: dict[str, _Found] = {}  # by their calls, and by their ids
         self.since: dict[str, str] = {}  # when calls sent a subagent a message
@@ -83,7 +84,13 @@ class Subagents:
             for one in results:
                 if one.tool_use_id not in self._translation.background:
                     events += self._done(one.tool_use_id, entry, left)
-        return [*events, *self._translation.end_tools(results, details)]
+        whole: list[ToolResult] = []
+        for one in results:
+            content = one.content
+            if isinstance(content, str) and self._translation.names.get(one.tool_use_id) == "Bash":
+                content, details = kept_outputs.complete(content, details, self._projects)
+            whole.append(replace(one, content=content))
+        return [*events, *self._translation.end_tools(whole, details)]
 
     def _done(self, call: str | None, end: Entry, left: int) -> list[Event]:
         """What the subagent of this call has done until this entry; nothing if it is no such call.

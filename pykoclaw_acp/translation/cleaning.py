@@ -14,7 +14,8 @@ MOST_OF_FAILURE: Final = 500  # characters in which it is found what has failed
 MOST_REMINDERS: Final = 20  # at the end of one text
 
 _ERROR: Final = ("<tool_use_error>", "</tool_use_error>")
-_PERSISTED: Final = ("<persisted-output>\nOutput too large (", "</persisted-output>")
+_PERSISTED: Final = ("<persisted-output>\nOutput ", "</persisted-output>")
+_SIZE: Final = re.compile(r"too large \(([^)\n]{1,20})\)|exceeded the (\d{1,9}\w?B)")
 _PREVIEW: Final = "\nPreview ("
 _REMINDER: Final = ("<system-reminder>", "</system-reminder>")
 _NOTES: Final = (
@@ -56,9 +57,10 @@ def without_wrapping(text: str) -> tuple[str, str]:
     if not (inner.startswith(_PERSISTED[0]) and inner.endswith(_PERSISTED[1])):
         return text, ""
     head, _, preview = inner[len(_PERSISTED[0]) : -len(_PERSISTED[1])].partition(_PREVIEW)
-    size = head.partition(")")[0][:20]
+    size = _SIZE.match(head)
+    whole = "it" if size is None else size[1] or f"more than {size[2]}"
     shown = preview.partition("\n")[2].rstrip().removesuffix("\n...")
-    return shown, f"(Only the beginning of {size} is shown.)"
+    return shown, f"(Only the beginning of {whole} is shown.)"
 
 
 def without_reminders(text: str) -> str:

@@ -4,6 +4,8 @@ itself when they have ended.
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,13 +14,17 @@ from claude_agent_sdk import (
     SystemMessage,
     TaskNotificationMessage,
     TaskStartedMessage,
+    ToolResultBlock,
+    UserMessage,
 )
 from msgspec.structs import replace
 
 from pykoclaw_acp.model.events import Event, ToolStarted
+from pykoclaw_acp.system.credentials import configuration
+from pykoclaw_acp.translation import kept_outputs
 from pykoclaw_acp.translation.tasks import MESSAGE
 from pykoclaw_acp.translation.translator import CANCELLED, Translation
-from pykoclaw_acp.worker.live_output import LiveOutput
+from pykoclaw_acp.worker.live_output import END_WAIT, LiveOutput
 from pykoclaw_acp.worker.self_started import SelfStarted
 
 
@@ -34,10 +40,14 @@ class LongWork:
         self._note = note
         self._live = LiveOutput(temporary, translation, note)
         self._own = SelfStarted()
+        claude = configuration(os.environ, os.path.expanduser("~"))
+        self._projects = os.path.join(claude, "projects")
 
     async def take(self, message: Message) -> bool:
         """Follow the tasks; whether the number of those in the background was told."""
-        if isinstance(message, TaskNotificationMessage):
+        if isinstance(message, UserMessage):
+            await self._complete(message)
+        elif isinstance(message, TaskNotificationMessage):
             await self._live.finish(message.task_id)
             self._ended(message)
         elif isinstance(message, SystemMessage):
@@ -96,6 +106,25 @@ class LongWork:
             task.what = message.description
         if task.agent is None and message.data.get("task_type") == "local_agent":  # of a skill
             task.agent = str(message.data.get("subagent_type") or "agent")
+
+    async def _complete(self, message: UserMessage) -> None:
+        """Give long outputs of commands their ends."""
+        for block in message.content if isinstance(message.content, list) else ():
+            if not isinstance(block, ToolResultBlock) or not isinstance(block.content, str):
+                continue
+            task = self._long.known.calls.get(block.tool_use_id)
+            if task is None or task.tool != "Bash" or block.is_error:
+                continue
+            if not block.content.startswith(kept_outputs.BEGIN):
+                continue
+            given = block.content, message.tool_use_result, self._projects
+            live = "" if task.output is None else task.output.text
+            try:
+                async with asyncio.timeout(END_WAIT):
+                    completed = await asyncio.to_thread(kept_outputs.complete, *given, live)
+            except TimeoutError:
+                return
+            block.content, message.tool_use_result = completed
 
     def _message(self, former: str, message: TaskStartedMessage) -> str:
         """A subagent whose call has ended goes on with a message that had waited: in a call of ours."""

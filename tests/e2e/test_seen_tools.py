@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -122,7 +124,7 @@ async def test_tools_read_well_live_again_and_imported(stack: Stack) -> None:
         "1\n2\n3\n",
     )
     assert len(shown(counted)) > 30_000  # the preview for the model has 2 KB
-    assert "is shown" in shown(counted)
+    assert "left out" in shown(counted)
 
     edited = found["Edit app.py"]
     context = "line 47\nline 48\nline 49\n", "line 51\nline 52\nline 53\n"
@@ -155,6 +157,42 @@ async def test_tools_read_well_live_again_and_imported(stack: Stack) -> None:
             if (path := one.get("rawInput", {}).get("file_path")) is not None:
                 one["rawInput"]["file_path"] = str(stack.work / path)
         assert told[title] == call
+
+
+async def test_long_output_keeps_end_that_was_seen(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    inner = script(tool("Bash", command="seq 50000; echo DONE"), "text Seen.")
+    await client.prompt(session, script(
+        tool("Bash", command="seq 100000; echo SEEN; sleep 2; echo LAST", description="Count"),
+        tool("Agent", description="Look", prompt=inner, subagent_type="claude",
+             run_in_background=False),
+        "text Done.",
+    ))  # fmt: skip
+    found = {
+        one["toolCallId"]: one
+        for one in client.of(session, "tool_call_update")
+        if one["status"] == "completed"
+    }
+    live = [one for one in client.of(session, "tool_call_update") if "SEEN" in shown(one)]
+    assert live[0]["status"] == "in_progress"
+    count, inside, _ = found.values()
+    for call, last in ((count, "100000\nSEEN\nLAST"), (inside, "50000\nDONE")):
+        text = call["rawOutput"]["output"]
+        assert text.startswith("1\n2\n")
+        assert text.endswith(f"\n{last}")
+        mark = re.search(r"\n… \d+ KiB left out; the whole is in (\S+) …\n", text)
+        assert mark is not None
+        whole = Path(mark[1]).read_text()  # noqa: ASYNC240  nothing else runs
+        assert whole.endswith(f"\n{last}\n")
+        assert text in shown(call)
+    again = await seen_again(stack, client, session)
+    await again.close()
+    stack.use(stack.home / "elsewhere")
+    imported = await stack.start()
+    await imported.load(session, stack.work)
+    ended = [one for one in imported.of(session, "tool_call_update") if "rawOutput" in one]
+    assert [one["rawOutput"] for one in ended[:2]] == [count["rawOutput"], inside["rawOutput"]]
 
 
 @pytest.mark.long

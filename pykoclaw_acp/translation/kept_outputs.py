@@ -1,0 +1,72 @@
+"""Long outputs of commands: the CLI gives the beginning, and keeps them in files of its own, which
+have the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Final
+
+from pykoclaw_acp.model.blobs import amount
+from pykoclaw_acp.system.regular_files import opened
+
+MOST: Final = 30_000
+"""Bytes that are shown, half of them from the end: as many as the CLI gives of the beginning."""
+
+BEGIN: Final = "<persisted-output>"
+"""How a result begins that has a beginning only."""
+
+_KEPT: Final = re.compile(
+    rf"{BEGIN}\nOutput ([^\n]{{1,200}}) saved to: ([^\n]{{1,4096}})\n\nPreview \("
+)
+_FOLDER: Final = "tool-results"
+_CAPPED: Final = "only the first "  # the file does not have the end
+_FIELDS: Final = ("persistedOutputPath", "persistedOutputSize")
+
+
+def complete(text: str, details: Any, projects: str, live: str = "") -> tuple[str, Any]:
+    """The result of a command for the model, and the CLI's own form of it, with the end of a long
+    output; as they are, if there is no file of it in a session of the directory `projects`.
+
+    `live`: the newest part that was seen, for an output that is longer than the file may be.
+    """
+    found = _KEPT.match(text)
+    if found is None or (path := _own(found[2], projects)) is None:
+        return text, details
+    own: dict[str, Any] = details if isinstance(details, dict) else {}
+    most = max(MOST, len(str(own.get("stdout") or "")))
+    try:
+        shown = _ends(path, most, live if _CAPPED in found[1] else None)
+    except OSError:
+        return text, details
+    if own:
+        kept = {key: value for key, value in own.items() if key not in _FIELDS}
+        return shown, {**kept, "stdout": shown}
+    return shown, details
+
+
+def _own(path: str, projects: str) -> str | None:
+    """The file, if it is of the CLI: a command may have put out the text that names it."""
+    path, root = os.path.realpath(path), os.path.realpath(projects)
+    inside = path.startswith(f"{root}{os.sep}")
+    return path if inside and os.path.basename(os.path.dirname(path)) == _FOLDER else None
+
+
+def _ends(path: str, most: int, live: str | None) -> str:
+    """Beginning and end of a file, with a mark of what is between them; all of it, if it is short.
+    `live`: the end, in place of the file's.
+    """
+    with opened(path) as file:
+        size = os.fstat(file).st_size
+        if size <= most and live is None:
+            return os.pread(file, most, 0).decode(errors="replace")
+        first = os.pread(file, most // 2, 0)
+        last = os.pread(file, most // 2, size - most // 2)
+    first = first[: first.rfind(b"\n")] if b"\n" in first else first
+    if live is not None:
+        left, last = f"the rest is left out; its first {amount(size)} are", live.encode()
+    else:
+        last = last[last.find(b"\n") + 1 :]
+        left = f"{amount(size - len(first) - len(last))} left out; the whole is"
+    return b"\n".join((first, f"… {left} in {path} …".encode(), last)).decode(errors="replace")
