@@ -67,7 +67,7 @@ class Retries:
         now, answered = self._clock(), answered and not stopped
         count = self._attempt - (stopped and now < self._due)
         times = "1 retry" if count == 1 else f"{count} retries"
-        after = f"after {times}, in {_seconds(now - self._since)}" if count else "before a retry"
+        after = f"after {_seconds(now - self._since)} ({times})" if count else "before a retry"
         how = "it answered" if answered else "stopped" if stopped else "no answer"
         said = f"{self._words[1]}; {how} {after}"
         return [ToolEnded(call, "completed" if answered else "failed", title=said)]

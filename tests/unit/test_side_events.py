@@ -104,7 +104,7 @@ class TestRetries:
         ]
         assert isinstance(events[2], ToolEnded)
         assert events[2].status == "completed"
-        assert "was overloaded; it answered after 2 retries" in str(events[2].title)
+        assert "was overloaded; it answered after 1 s (2 retries)" in str(events[2].title)
         assert len(ids(events)) == 1
         assert texts(events) == ["There."]
 
@@ -124,9 +124,9 @@ class TestRetries:
         ("attempts", "passed", "said"),
         [
             (1, 1, "Claude was overloaded; stopped before a retry"),
-            (1, 3, "Claude was overloaded; stopped after 1 retry, in 3 s"),
-            (2, 1, "Claude was overloaded; stopped after 1 retry, in 1 s"),
-            (3, 1, "Claude was overloaded; stopped after 2 retries, in 1 s"),
+            (1, 3, "Claude was overloaded; stopped after 3 s (1 retry)"),
+            (2, 1, "Claude was overloaded; stopped after 1 s (1 retry)"),
+            (3, 1, "Claude was overloaded; stopped after 1 s (2 retries)"),
         ],
     )
     def test_a_cancel_prevents_the_retry_that_was_announced(
