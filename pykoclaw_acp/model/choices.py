@@ -172,6 +172,8 @@ UNFIT: Final = frozenset(
         "workflow-launch-exec",
     }
 )
+_CLEAR: Final = "clear"
+_CLEARS: Final = "Let Claude forget this conversation, which stays here to be read"
 
 
 def may_bypass(user: int, environment: Mapping[str, str]) -> bool:
@@ -236,9 +238,13 @@ def selection(chosen: Chosen, offer: Offer | None, *, bypass: bool) -> Selection
 
 
 def fit(commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    """Commands that work in a client; one of a user that has the name of an unfit one is not it."""
+    """Commands that work in a client; one of a user that has the name of an unfit one is not it.
+    What Claude says of `/clear` holds in a terminal.
+    """
     return tuple(
-        one
+        msgspec.structs.replace(one, description=_CLEARS)
+        if one.name == _CLEAR and _is_claudes(one)
+        else one
         for one in commands
         if not (one.name in UNFIT and _is_claudes(one))
         and not one.name.startswith("__")

@@ -41,7 +41,11 @@ MODELS: list[dict[str, Any]] = [
 UNKNOWN = {"value": "nonsense-9", "displayName": "nonsense-9", "description": "Custom model"}
 COMMANDS = [
     {"name": "review", "description": "Review it", "argumentHint": "[path]"},
-    {"name": "clear", "description": "Forget"},
+    {
+        "name": "clear",
+        "description": "Start a new session; previous session stays on disk (resumable with /resume)",
+        "argumentHint": "[name]",
+    },
     {"name": "rename", "description": "Name it"},
     {"name": "login", "description": "Log in"},
     {"name": "loop", "description": "Run a prompt or slash command on a recurring interval"},
@@ -118,7 +122,7 @@ async def test_offer_omits_what_clients_cannot_use() -> None:
     made, _ = await connected([])
     assert [(one.name, one.description, one.hint) for one in made.offer.commands] == [
         ("review", "Review it", "[path]"),
-        ("clear", "Forget", ""),
+        ("clear", "Let Claude forget this conversation, which stays here to be read", "[name]"),
         ("rename", "Name it", ""),
         ("focus", "Look at one module (project)", ""),
         ("cost", "What the cloud costs (user)", ""),
