@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pykoclaw_acp.neutral import neutral
 
 _PLAIN: Final = re.compile(r"[^\s<>()\\\x00-\x1f\x7f]+")
 _IN_NAME: Final = re.compile(r"[\\\[\]`*<]")
@@ -18,6 +21,14 @@ def link(name: str, uri: str, begin: str = "[") -> str:
     """
     address = uri if _PLAIN.fullmatch(uri) else f"<{uri.translate(_NOT_IN_ADDRESS)}>"
     return f"{begin}{label(name) or label(uri)}]({address})"
+
+
+def item(page: Mapping[str, Any]) -> str:
+    """A `title` and a `url` as an item of a list; a page names itself, and has its own address."""
+    title, url = (one if isinstance(one, str) else "" for one in map(page.get, ("title", "url")))
+    if url.lower().startswith(("https://", "http://")):
+        return neutral(link(title, url, "* ["), "prose")
+    return neutral(f"* {label(' '.join(one for one in (title, url) if one))}", "prose")
 
 
 def label(name: str) -> str:

@@ -25,7 +25,6 @@ from pykoclaw_acp.model.events import (
     TextPart,
     ToolPart,
 )
-from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.translation import cleaning, diffs, service_errors, undone
 from pykoclaw_acp.translation.texts import (
     MAX_SHOWN,
@@ -298,16 +297,16 @@ def _searched(details: Details) -> Result | None:
         if isinstance(one, str):
             said.append(output_text(one).strip())
         elif isinstance(one, dict) and isinstance(pages := one.get("content"), list):
-            said.append("\n".join(_page(page) for page in pages if isinstance(page, dict)))
+            said.append("\n".join(links.item(page) for page in pages if isinstance(page, dict)))
     return Result(_parts(_joined(said)))
 
 
-def _page(found: Details) -> str:
-    """A page that was found, as an item of a list; it has named itself, and has its own address."""
-    title, url = (one if isinstance(one, str) else "" for one in map(found.get, ("title", "url")))
-    if url.lower().startswith(("https://", "http://")):
-        return neutral(links.link(title, url, "* ["), "prose")
-    return neutral(f"* {links.label(' '.join(one for one in (title, url) if one))}", "prose")
+def _resource(details: Details) -> Result | None:
+    """What a resource of an MCP server holds, if it is text."""
+    found = details.get("contents")
+    listed = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    parts = _general("", [{**one, "type": "text"} for one in listed])
+    return Result(parts) if parts else None
 
 
 def _tools_found(details: Details) -> Result | None:
@@ -338,6 +337,7 @@ _READERS: Final[dict[str, Callable[[Details], Result | None]]] = {
     "WebSearch": _searched,
     "WebFetch": _told("result"),
     "ToolSearch": _tools_found,
+    "ReadMcpResourceTool": _resource,
     "TaskStop": _told("message"),
     "Skill": _told("result"),  # of one that runs as a subagent
 }

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pykoclaw_acp.model.choices import OF_SERVER
 from pykoclaw_acp.model.events import COMMANDS
 from pykoclaw_acp.translation import deciding
+from pykoclaw_acp.translation.mcp_names import McpName, McpNames
 from pykoclaw_acp.translation.texts import MAX_ASKED, one_line
 
 MAX_DESCRIPTION: Final = 60  # characters of Claude's own words in a title, before the command
@@ -19,16 +20,17 @@ Arguments = dict[str, Any]
 
 _DETAILS: Final = (
     *("file_path", "notebook_path", "path", "pattern", "url", "query"),
-    *("subject", "skill", "command", "description"),
+    *("subject", "skill", "command", "description", "server"),
 )
 _AGENT_ID: Final = re.compile(r"a(?:.+-)?[0-9a-f]{16}")  # the CLI's, of subagents
 _BETWEEN: Final = re.compile(r"[_\-\s]+")
+_NEXT_WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-def title(name: str, arguments: Arguments, cwd: str, human: str | None = None) -> str:
+def title(name: str, arguments: Arguments, cwd: str, human: McpName | None = None) -> str:
     """Title of a tool call; final from the start, since some clients never update it.
 
-    `human`: the name for people that an MCP server gives to its tool, which has its own beside it.
+    `human`: names for people of an MCP tool and its server; the tool's own is beside them.
     """
     if name.startswith(OF_SERVER):
         return one_line(_mcp(name, arguments, human))
@@ -186,6 +188,50 @@ def _task_update(arguments: Arguments, _cwd: str) -> str | None:
     return task and (f"Task {task}: {status}" if status else f"Change task {task}")
 
 
+def _of_server(words: str) -> Callable[[Arguments, str], str]:
+    return lambda arguments, _cwd: f"{words} of {text(arguments, 'server') or 'MCP servers'}"
+
+
+def _resource(words: str) -> Callable[[Arguments, str], str | None]:
+    def of(arguments: Arguments, _cwd: str) -> str | None:
+        server, uri = text(arguments, "server"), text(arguments, "uri")
+        return words.format(uri, server) if server and uri else None
+
+    return of
+
+
+def _enter_worktree(arguments: Arguments, cwd: str) -> str:
+    path = path_of(arguments, cwd)
+    name = text(arguments, "name") if path is None else _relative(path, cwd)
+    return f"Work in the worktree {name}" if name else "Work in a new worktree"
+
+
+def _exit_worktree(arguments: Arguments, _cwd: str) -> str:
+    removes = arguments.get("action") == "remove"
+    return "Remove the worktree" if removes else "Leave the worktree"
+
+
+def _report(arguments: Arguments, _cwd: str) -> str:
+    found = arguments.get("findings")
+    count = len(found) if isinstance(found, list) else 0
+    if not count:
+        return "Report that nothing was found"
+    return f"Report {count} finding{'' if count == 1 else 's'}"
+
+
+def _workflow(arguments: Arguments, _cwd: str) -> str:
+    path = text(arguments, "scriptPath")
+    name = os.path.basename(path) if path else text(arguments, "name")
+    return f"Run workflow {name}" if name else "Run a workflow"
+
+
+def _wakeup(arguments: Arguments, _cwd: str) -> str | None:
+    if arguments.get("stop") is True:
+        return "End the loop"
+    seconds = _number(arguments, "delaySeconds")
+    return None if seconds is None else f"Go on in {seconds} s"
+
+
 def _with(words: str, *keys: str) -> Callable[[Arguments, str], str | None]:
     def of(arguments: Arguments, _cwd: str) -> str | None:
         found = next((value for key in keys if (value := text(arguments, key))), None)
@@ -229,16 +275,28 @@ _TITLES: Final[dict[str, Callable[[Arguments, str], str | None]]] = {
     "EnterPlanMode": _always("Begin to plan"),
     "ExitPlanMode": _always("Present the plan"),
     "AskUserQuestion": _ask,
+    "ListMcpResourcesTool": _of_server("List the resources"),
+    "ReadMcpResourceTool": _resource("Read {} from {}"),
+    "ReadMcpResourceDirTool": _resource("List {} of {}"),
+    "RefreshMcpTools": _of_server("Look for new tools"),
+    "EnterWorktree": _enter_worktree,
+    "ExitWorktree": _exit_worktree,
+    "ReportFindings": _report,
+    "Workflow": _workflow,
+    "CronCreate": _with("Schedule a prompt ({})", "cron"),
+    "CronDelete": _with("Delete schedule {}", "id"),
+    "CronList": _always("List the schedules"),
+    "ScheduleWakeup": _wakeup,
 }
 
 
-def _mcp(name: str, arguments: Arguments, human: str | None) -> str:
-    server, _, tool = name.removeprefix(OF_SERVER).partition("__")
+def _mcp(name: str, arguments: Arguments, human: McpName | None) -> str:
+    server, tool, of_tool = McpNames().split(name) if human is None else human
     words, details = _sentence(tool), []
     if tool.startswith("mitto_"):
         words = tool  # Mitto finds its own calls by these names in titles
-    elif human is not None and human.casefold() != words.casefold():
-        words, details = human, [tool]  # rules are about this name
+    elif of_tool is not None and of_tool.casefold() != words.casefold():
+        words, details = of_tool, [tool]  # rules are about this name
     label = f"{server}: {words}" if tool else server
     details += [value for key in _DETAILS if (value := text(arguments, key))][:1]
     return f"{label} ({', '.join(details)})" if details else label
@@ -252,7 +310,14 @@ def _sentence(name: str) -> str:
 
 def _other(name: str, arguments: Arguments) -> str:
     detail = next((value for key in _DETAILS if (value := text(arguments, key))), None)
-    return f"{name}: {detail}" if detail else name
+    words = _of_tool(name)
+    return f"{words}: {detail}" if detail else words
+
+
+def _of_tool(name: str) -> str:
+    """The name of a tool as words: `ReadNotifications` as "Read notifications"."""
+    first, *others = _sentence(_NEXT_WORD.sub("_", name.removesuffix("Tool"))).split(" ")
+    return " ".join([first, *(one if one.isupper() else one.lower() for one in others)])
 
 
 def _number(arguments: Arguments, key: str) -> int | None:

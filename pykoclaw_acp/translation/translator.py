@@ -29,6 +29,7 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.plain import plain
 from pykoclaw_acp.translation import deciding, diffs, exit_codes, titles, tools, undone
 from pykoclaw_acp.translation.long_calls import LongCalls
+from pykoclaw_acp.translation.mcp_names import McpNames
 from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.translation.results import LAST_MISSING, STOPPED, result
 from pykoclaw_acp.translation.tasks import TaskEnd
@@ -67,7 +68,7 @@ class Translation:
     background: dict[str, None] = field(default_factory=dict)
     tasks: TaskList = field(default_factory=TaskList)
     long: LongCalls = field(default_factory=LongCalls)
-    labels: dict[str, str] = field(default_factory=dict)  # names for people of calls' tools
+    mcp: McpNames = field(default_factory=McpNames)
     commands: dict[str, tuple[TextPart, ...]] = field(default_factory=dict)  # above their output
     started: dict[str, ToolStarted] = field(default_factory=dict)  # running calls, as they began
     plans: str = ""  # the directory of Claude's plans, which are not shown as files
@@ -118,16 +119,14 @@ class Translation:
         self.tasks.called(tool_id, name, arguments)
         self.running[tool_id] = None if parent_id == tool_id else parent_id
         shown = tools.content(name, arguments, self.cwd)
+        title = titles.title(name, arguments, self.cwd, self.mcp.called(tool_id, name))
         if command := tools.command(shown):
             self.commands[tool_id] = command
             self.long.headed(tool_id, command)
         started = self.started[tool_id] = ToolStarted(
             tool_call_id=tool_id,
             name=name,
-            title=self.long.titled(
-                parent_id,
-                titles.title(name, arguments, self.cwd, self.labels.pop(tool_id, None)),
-            ),
+            title=self.long.titled(parent_id, title),
             tool_kind=tools.kind(name),
             input=tools.shown_input(arguments),
             content=shown,

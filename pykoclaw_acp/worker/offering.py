@@ -4,11 +4,11 @@ turn, and when its commands change: pure functions.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from pykoclaw_acp.model import choices
 from pykoclaw_acp.model.choices import Command, Model, Offer
+from pykoclaw_acp.translation.mcp_names import in_tools
 
 # Reasons against fast mode that do not say whether it can be had: it was not asked for yet.
 _UNDECIDED: Final = ("sdk_opt_in_required", "pending")
@@ -77,7 +77,7 @@ def _command(given: dict[str, Any]) -> Command:
     name = str(given["name"])
     if name.endswith(_PROMPT):  # as it is shown; this is how it can be typed
         server, _, prompt = name.removesuffix(_PROMPT).partition(":")
-        name = f"{choices.OF_SERVER}{re.sub(r'[^a-zA-Z0-9_-]', '_', server)}__{prompt}"
+        name = f"{choices.OF_SERVER}{in_tools(server)}__{prompt}"
     return Command(
         name,
         str(given.get("description") or ""),

@@ -72,7 +72,7 @@ class PermissionCallbacks:
             return PermissionResultDeny(message=whole.TOO_LARGE)
         self._calls.asks(tool_id, arguments)
         updates = rules.for_session(context.suggestions, self._calls.cwd)
-        always = rules.describe(updates)
+        always = rules.describe(updates, self._calls.mcp)
         parent, _ = self._calls.caller(tool_id)
         content = await whole.shown(name, arguments, self._calls.cwd, always)
         request = PermissionRequest(

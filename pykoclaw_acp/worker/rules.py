@@ -17,6 +17,7 @@ from claude_agent_sdk.types import PermissionRuleValue
 from pykoclaw_acp.model.events import EDITS
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.system.secrets import may_hold_secret
+from pykoclaw_acp.translation.mcp_names import McpNames
 
 MAX_LASTING: Final = 300  # characters of a rule that may last
 # Characters of rules for a CLI: an argument of its has 128 KiB at most
@@ -49,11 +50,12 @@ def for_session(suggestions: Sequence[PermissionUpdate], cwd: str) -> list[Permi
     return [update for update in kept if not (ruled and update.mode)]
 
 
-def describe(updates: Sequence[PermissionUpdate]) -> str | None:
+def describe(updates: Sequence[PermissionUpdate], mcp: McpNames | None = None) -> str | None:
     """What the updates allow, in words that complete "Always allow …"; None: nothing."""
+    mcp = mcp or McpNames()
     words: list[str] = []
     for update in updates:
-        words.extend(_words(rule) for rule in update.rules or ())
+        words.extend(_words(rule, mcp) for rule in update.rules or ())
         if update.mode == "acceptEdits":
             words.append(_ACCEPTED)
         elif update.mode:
@@ -103,10 +105,10 @@ def _rule(rule: PermissionRuleValue) -> str:
     return f"{rule.tool_name}({rule.rule_content})" if rule.rule_content else rule.tool_name
 
 
-def _words(rule: PermissionRuleValue) -> str:
+def _words(rule: PermissionRuleValue, mcp: McpNames) -> str:
     name, content = rule.tool_name, rule.rule_content
     if name.startswith("mcp__"):
-        server, _, tool = name.removeprefix("mcp__").partition("__")
+        server, tool, _ = mcp.split(name)
         return f"the tool `{tool}` of {server}" if tool else f"all tools of {server}"
     if not content:
         return f"every use of {name}"

@@ -8,7 +8,7 @@ becomes an event.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from claude_agent_sdk import (
     AssistantMessage,
@@ -85,6 +85,8 @@ class Translator(Translation):
             return self._tool_results(message)
         if isinstance(message, ConversationResetMessage):
             return [*self.tasks.cleared()]
+        if is_turn_start(message):
+            self.mcp.connected(message.data.get("mcp_servers"))
         self.spoke = self.spoke or self.side_events.answered
         if isinstance(message, TaskNotificationMessage):
             said = message.status, message.summary, message.usage, message.task_id
@@ -190,7 +192,7 @@ class Translator(Translation):
     def _assistant(self, message: AssistantMessage, frame: RawFrame) -> list[Event]:
         if message.error is not None or self.side_events.is_repeated(message):
             return []  # the result says it, as the turn's error; or it was said before
-        self.labels.update(mcp_labels(frame))
+        self.mcp.tools.update(mcp_labels(frame))
         events: list[Event] = []
         top = message.parent_tool_use_id is None
         for block in message.content:
@@ -259,7 +261,7 @@ def mcp_labels(frame: RawFrame) -> dict[str, str]:
     return labels
 
 
-def is_turn_start(message: Message) -> bool:
+def is_turn_start(message: Message) -> TypeGuard[SystemMessage]:
     """Whether a turn begins; the CLI sends `init` for each, including those that it starts by
     itself.
     """

@@ -1,5 +1,5 @@
-"""A stdio MCP server by hand: one tool says what its secret is made of, one asks the user; and a
-prompt. Tests run it as a script.
+"""A stdio MCP server by hand: one tool says what its secret is made of, one asks the user; a prompt
+and a resource. Tests run it as a script.
 
 `survey` passes its arguments on as an elicitation, and says what came back.
 """
@@ -10,6 +10,7 @@ import sys
 
 TOOLS = {"whisper": "Whispers.", "survey": "Asks the user."}
 TITLES = {"whisper": "Whisper a secret"}
+NOTE = {"name": "one", "uri": "note://one", "mimeType": "text/plain"}
 
 
 def answer(method: str, params: dict[str, object]) -> dict[str, object]:
@@ -17,7 +18,7 @@ def answer(method: str, params: dict[str, object]) -> dict[str, object]:
         info = {"name": "secretary", "version": "1"}
         return {
             "protocolVersion": params["protocolVersion"],
-            "capabilities": {"tools": {}, "prompts": {}},
+            "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
             "serverInfo": info,
         }
     if method == "tools/list":
@@ -35,6 +36,10 @@ def answer(method: str, params: dict[str, object]) -> dict[str, object]:
         }
     if method == "prompts/list":
         return {"prompts": [{"name": "remind", "description": "Reminds."}]}
+    if method == "resources/list":
+        return {"resources": [NOTE]}
+    if method == "resources/read":
+        return {"contents": [{**NOTE, "text": "Buy milk.\nBuy bread."}]}
     if method == "tools/call":
         asks = params["name"] == "survey"
         words = elicit(params["arguments"]) if asks else f"backwards: {os.environ['SECRET'][::-1]}"

@@ -290,7 +290,7 @@ async def test_questions_are_answered_one_by_one(stack: Stack) -> None:
     assert [(one["content"], one["status"]) for one in plans[-1]["entries"]] == [
         ("Look", "in_progress")
     ]
-    assert [one["title"] for one in client.of(session, "tool_call")][1:] == ["TaskCreate"], (
+    assert [one["title"] for one in client.of(session, "tool_call")][1:] == ["Task create"], (
         "only what fails is shown"
     )
     again = await seen_again(stack, client, session)

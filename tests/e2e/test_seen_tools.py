@@ -159,6 +159,31 @@ async def test_tools_read_well_live_again_and_imported(stack: Stack) -> None:
         assert told[title] == call
 
 
+async def test_server_is_named_as_its_user_does(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work, mcpServers=[program("my srv.1", "hush")])
+    await client.prompt(session, script(
+        tool("mcp__my_srv_1__whisper"),
+        tool("ListMcpResourcesTool"),
+        tool("ReadMcpResourceTool", server="my srv.1", uri="note://one"),
+        "text Done.",
+    ))  # fmt: skip
+    found = calls(client, session)
+    assert list(found) == [
+        "my srv.1: Whisper a secret (whisper)",
+        "List the resources of MCP servers",
+        "Read note://one from my srv.1",
+    ]
+    assert shown(found["Read note://one from my srv.1"]) == "```\nBuy milk.\nBuy bread.\n```"
+    [asked] = [one["params"] for one in client.questions]
+    assert asked["toolCall"]["title"] == "my srv.1: Whisper a secret (whisper)"
+    always = [one["name"] for one in asked["options"] if one["kind"] == "allow_always"]
+    assert always[0] == "Always allow the tool `whisper` of my srv.1 in this session"
+    assert "my_srv" not in json.dumps([one["name"] for one in asked["options"]])
+    again = await seen_again(stack, client, session)
+    await again.close()
+
+
 async def test_long_output_keeps_end_that_was_seen(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)

@@ -20,6 +20,7 @@ from pykoclaw_acp.protocol import permissions, projection, questions
 from pykoclaw_acp.protocol.updates import ToolLocation
 from pykoclaw_acp.sessions.permissions import words
 from pykoclaw_acp.system.secrets import may_hold_secret
+from pykoclaw_acp.translation.mcp_names import McpNames
 from pykoclaw_acp.worker import options, rules
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.translate import Translator
@@ -74,6 +75,21 @@ def test_scope_of_always_is_said_in_words(suggestions: list[PermissionUpdate], w
     assert rules.describe(updates) == words
     assert {one.destination for one in updates} == {"session"}
     assert any(one.mode for one in updates) == ("Accept edits" in words)
+
+
+def test_scope_has_server_as_user_named_it() -> None:
+    names = McpNames()
+    names.connected([{"name": "my srv"}, {"name": "my srv (1)"}])
+    said = [
+        rules.describe([rule(f"mcp__{one}")], names)
+        for one in ("my_srv__run", "my_srv", "my_srv__1___run", "other__run")
+    ]
+    assert said == [
+        "the tool `run` of my srv",
+        "all tools of my srv",
+        "the tool `run` of my srv (1)",
+        "the tool `run` of other",
+    ]
 
 
 @pytest.mark.parametrize(

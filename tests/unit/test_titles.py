@@ -8,6 +8,7 @@ import pytest
 
 from pykoclaw_acp.model.events import TextPart, ToolStarted
 from pykoclaw_acp.translation import tools
+from pykoclaw_acp.translation.mcp_names import McpName, McpNames
 from pykoclaw_acp.translation.texts import MAX_ASKED, MAX_TITLE
 from pykoclaw_acp.translation.titles import asked, title
 from pykoclaw_acp.translation.translator import Translation
@@ -58,7 +59,32 @@ NB = "/work/a.ipynb"
         ("TaskUpdate", {"taskId": "3", "status": "in_progress"}, "Task 3: in progress"),
         ("AskUserQuestion", {"questions": [{"question": "Which one?"}]}, "Ask: Which one?"),
         ("EnterPlanMode", {}, "Begin to plan"),
-        ("CronCreate", {"query": "x"}, "CronCreate: x"),
+        ("ListMcpResourcesTool", {}, "List the resources of MCP servers"),
+        ("ListMcpResourcesTool", {"server": "a b"}, "List the resources of a b"),
+        ("ReadMcpResourceTool", {"server": "s", "uri": "note://one"}, "Read note://one from s"),
+        ("ReadMcpResourceTool", {"server": "s"}, "Read mcp resource: s"),
+        ("ReadMcpResourceDirTool", {"server": "s", "uri": "note://"}, "List note:// of s"),
+        ("RefreshMcpTools", {}, "Look for new tools of MCP servers"),
+        ("EnterWorktree", {"name": "fix"}, "Work in the worktree fix"),
+        ("EnterWorktree", {"path": "/work/w/fix"}, "Work in the worktree w/fix"),
+        ("EnterWorktree", {}, "Work in a new worktree"),
+        ("ExitWorktree", {"action": "keep"}, "Leave the worktree"),
+        ("ExitWorktree", {"action": "remove"}, "Remove the worktree"),
+        ("ReportFindings", {"findings": [{}, {}]}, "Report 2 findings"),
+        ("ReportFindings", {"findings": [{}]}, "Report 1 finding"),
+        ("ReportFindings", {"findings": []}, "Report that nothing was found"),
+        ("Workflow", {"name": "deep-research"}, "Run workflow deep-research"),
+        ("Workflow", {"scriptPath": "/work/a.js"}, "Run workflow a.js"),
+        ("Workflow", {"script": "export const meta = {}"}, "Run a workflow"),
+        ("CronCreate", {"cron": "0 9 * * *"}, "Schedule a prompt (0 9 * * *)"),
+        ("CronDelete", {"id": "j1"}, "Delete schedule j1"),
+        ("CronList", {}, "List the schedules"),
+        ("ScheduleWakeup", {"delaySeconds": 90}, "Go on in 90 s"),
+        ("ScheduleWakeup", {"stop": True}, "End the loop"),
+        ("ReadNotifications", {}, "Read notifications"),
+        ("SendUserFile", {"path": "a.txt"}, "Send user file: a.txt"),
+        ("LSP", {}, "LSP"),
+        ("my_tool", {}, "My tool"),
         ("mcp__files__list_all", {}, "files: List all"),
         ("mcp__files__list_all", {"path": "/data"}, "files: List all (/data)"),
         ("mcp__mitto__mitto_list", {}, "mitto: mitto_list"),
@@ -70,15 +96,30 @@ def test_titles_say_what_is_done_to_what(name: str, arguments: dict[str, Any], w
 
 def test_mcp_title_names_server_and_readable_tool() -> None:
     human = ("mcp__sec__structured", "Give it"), ("mcp__sec__list_files", "List Files")
-    told = [title(name, {"path": "/d"}, "/w", words) for name, words in human]
+    told = [
+        title(name, {"path": "/d"}, "/w", McpNames({}, {"c": words}).called("c", name))
+        for name, words in human
+    ]
     assert told == ["sec: Give it (structured, /d)", "sec: List files (/d)"]
-    assert title("mcp__sec__list_files", {}, "/w", "List Files") == "sec: List files"
-    assert title("mcp__mitto__mitto_list", {}, "/w", "List them") == "mitto: mitto_list"
+    assert (
+        title("mcp__sec__list_files", {}, "/w", McpName("sec", "list_files", "List Files"))
+        == "sec: List files"
+    )
+    mitto = McpName("mitto", "mitto_list", "List them")
+    assert title("mcp__mitto__mitto_list", {}, "/w", mitto) == "mitto: mitto_list"
+
+
+def test_mcp_title_has_server_as_user_named_it() -> None:
+    names = McpNames()
+    names.connected([{"name": "my srv.1"}, {"name": "x\n\u202ey"}, {"name": 1}, "z"])
+    for part, server in (("my_srv_1", "my srv.1"), ("other", "other"), ("x__y", r"x ⏎ \u202ey")):
+        name = f"mcp__{part}__add_it"
+        assert title(name, {}, "/w", names.called("c", name)) == f"{server}: Add it"
 
 
 def test_question_has_title_of_its_servers_call() -> None:
     calls, name = Translation("/w"), "mcp__sec__whisper"
-    calls.labels["t1"] = "Whisper a secret"
+    calls.mcp.tools["t1"] = "Whisper a secret"
     (started,) = calls.start_tool("t1", name, {"path": "/d"})
     assert isinstance(started, ToolStarted)
     assert started.title == "sec: Whisper a secret (whisper, /d)"
