@@ -47,7 +47,9 @@ def is_quiet(name: str, arguments: dict[str, Any], plans: str) -> bool:
 def title(name: str, arguments: dict[str, Any]) -> str | None:
     """Title of a call that presents a plan; None for other tools."""
     if name == PLANS:
-        lines = (line.strip("# \t") for line in plan(arguments).splitlines())
+        if (text := plan(arguments)) == NO_PLAN:
+            return "Leave plan mode without a plan"
+        lines = (line.strip("# \t") for line in text.splitlines())
         said = (_PLAN.sub("", line) for line in lines)
         first = next((line for line in said if line), "")
         return f"Plan: {first}" if first else "Plan"

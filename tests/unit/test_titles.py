@@ -59,6 +59,8 @@ NB = "/work/a.ipynb"
         ("TaskUpdate", {"taskId": "3", "status": "in_progress"}, "Task 3: in progress"),
         ("AskUserQuestion", {"questions": [{"question": "Which one?"}]}, "Ask: Which one?"),
         ("EnterPlanMode", {}, "Begin to plan"),
+        ("ExitPlanMode", {}, "Leave plan mode without a plan"),
+        ("ExitPlanMode", {"plan": " "}, "Leave plan mode without a plan"),
         ("ListMcpResourcesTool", {}, "List the resources of MCP servers"),
         ("ListMcpResourcesTool", {"server": "a b"}, "List the resources of a b"),
         ("ReadMcpResourceTool", {"server": "s", "uri": "note://one"}, "Read note://one from s"),
