@@ -60,6 +60,8 @@ class TranscriptReader:
         self._ids = call_ids.CallIds()
         self._subagents = Subagents(scan.path, self._translation, self._ids)
         self._translation.tasks.tasks = bounded(self._state.tasks)
+        for call in self._state.over:
+            self._ids.restore(call, over=True)
         for call, found in self._state.calls.items():
             self._ids.restore(call)
             found.restore(call, self._translation)
@@ -95,6 +97,7 @@ class TranscriptReader:
         piece, translation = self._piece, self._translation
         piece.events = _without_old_plans(piece.events)
         self._state.go_on(translation)
+        self._state.over = self._ids.over
         translation.names = {call: translation.names[call] for call in translation.open_calls}
         piece.state = msgspec.json.encode(self._state).decode()
         piece.head = self._state.resumed() or None

@@ -130,6 +130,7 @@ class State(msgspec.Struct, omit_defaults=True):
     leaf: str = NO_TURN  # the turn with the entry that the CLI has noted last as the end
     leaf_aside: bool = False  # which does not follow that turn's answer
     calls: dict[str, OpenCall] = {}
+    over: list[str] = []  # calls whose ids a service may use again
     tasks: dict[str, PlanEntry] = {}
     message: str = ""
     blocks: int = 0

@@ -20,7 +20,7 @@ from pykoclaw_acp.system.regular_files import opened
 from pykoclaw_acp.transcripts import entries, lines, task_notices
 from pykoclaw_acp.transcripts.entries import Entry
 from pykoclaw_acp.translation import kept_outputs, tasks
-from pykoclaw_acp.translation.call_ids import CallIds
+from pykoclaw_acp.translation.call_ids import CallIds, given
 from pykoclaw_acp.translation.tasks import TaskEnd
 from pykoclaw_acp.translation.translator import AGENT_ENDED, ToolResult, Translation
 
@@ -64,8 +64,7 @@ class Subagents:
 
     def end_tools(self, results: Sequence[ToolResult], entry: Entry) -> list[Event]:
         """Events of an entry's results, with what subagents have done whose calls they end."""
-        results = [replace(one, tool_use_id=self._ids.of(one.tool_use_id)) for one in results]
-        return self._end_tools(results, entry, DEPTH)
+        return self._end_tools(_renamed(results, self._ids), entry, DEPTH)
 
     def end_task(self, call: str | None, end: TaskEnd, entry: Entry) -> list[Event]:
         """The end of a call that went on in the background, as this entry tells it."""
@@ -106,9 +105,10 @@ class Subagents:
             return []
         translation.long.known.named_agent(call, found.meta.agent_type, found.meta.description)
         events: list[Event] = []
+        ids = CallIds(inside=call)
         with contextlib.suppress(OSError):
             for entry in self._entries(call, found.path, end.timestamp):
-                events += self._taken(call, entry, left)
+                events += self._taken(call, entry, left, ids)
         inner = [one for one, parent in translation.running.items() if parent == call]
         return [*events, *translation.end_these(inner, AGENT_ENDED)]
 
@@ -127,11 +127,11 @@ class Subagents:
                     return
                 yield entry
 
-    def _taken(self, call: str, entry: Entry, left: int) -> list[Event]:
+    def _taken(self, call: str, entry: Entry, left: int, ids: CallIds) -> list[Event]:
         if entry.type == "user":
             if results := tool_results(entry):
-                return self._end_tools(results, entry, left - 1)
-            return self._told(entry, left - 1) if entries.by_claude_itself(entry) else []
+                return self._end_tools(_renamed(results, ids), entry, left - 1)
+            return self._told(entry, left - 1, ids) if entries.by_claude_itself(entry) else []
         message = entries.message(entry)
         if message is None or entry.is_api_error_message or message.model == "<synthetic>":
             return []
@@ -140,19 +140,20 @@ class Subagents:
             kind = block.get("type")
             text = block.get(str(kind))
             if entries.is_call(block):
-                name, arguments = entries.called(block)
-                self.begun(block["id"], name, entry)
-                events += self._translation.start_tool(block["id"], name, arguments, call)
+                shown, (name, arguments) = ids.begun(block["id"]), entries.called(block)
+                self.begun(shown, name, entry)
+                events += self._translation.start_tool(shown, name, arguments, call)
             elif kind in ("text", "thinking") and isinstance(text, str):
                 self._translation.long.say(call, str(kind), text)
         return events
 
-    def _told(self, entry: Entry, left: int) -> list[Event]:
+    def _told(self, entry: Entry, left: int, ids: CallIds) -> list[Event]:
         """What a subagent is told of its own background work."""
         text = (entries.message(entry) or entries.Message()).text
         events: list[Event] = []
         for notice in task_notices.each(text):
-            events += self._end_task(*task_notices.read(notice), entry, left)
+            ended, how = task_notices.read(notice)
+            events += self._end_task(ended and ids.of(ended), how, entry, left)
         return events
 
     def _find(self, call: str, name: str) -> _Found | None:
@@ -164,7 +165,7 @@ class Subagents:
                 names = [one.name for one in files if one.name.endswith(_META)]
                 for one in names[:MOST_FILES]:
                     self._note(os.path.join(self._folder, one))
-        return self._found.get(call)
+        return self._found.get(call) or self._found.get(given(call))
 
     def _note(self, path: str) -> None:
         unreadable = (OSError, msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -174,6 +175,14 @@ class Subagents:
             found = _Found(f"{path}.jsonl", meta)
             self._found[self._ids.of(meta.tool_use_id)] = found
             self._found[os.path.basename(path).removeprefix("agent-")] = found
+
+
+def _renamed(results: Sequence[ToolResult], ids: CallIds) -> list[ToolResult]:
+    """Results of calls by the ids by which these are shown; they are over."""
+    shown = [replace(one, tool_use_id=ids.of(one.tool_use_id)) for one in results]
+    for one in results:
+        ids.ended(one.tool_use_id)
+    return shown
 
 
 def tool_results(entry: Entry) -> list[ToolResult]:

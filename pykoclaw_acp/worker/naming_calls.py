@@ -31,7 +31,7 @@ class NamedCalls:
         if isinstance(message, dict) and isinstance(message.get("content"), list):
             for block in message["content"]:
                 self._begun(block, parent)
-                self._replace(block, "tool_use_id")
+                self._ended(block)
         self._replace(frame, "tool_use_id")
         if isinstance(parent, str):
             frame["parent_tool_use_id"] = self._parents.get(parent) or self._ids.of(parent)
@@ -56,6 +56,11 @@ class NamedCalls:
         # A call of a subagent may have the id of the one that has begun that
         if block.get("name") in _WITH_CALLS and call != parent:
             self._parents[call] = block["id"]
+
+    def _ended(self, block: object) -> None:
+        if isinstance(block, dict) and isinstance(call := block.get("tool_use_id"), str):
+            self._replace(block, "tool_use_id")
+            self._ids.ended(call)
 
     def _replace(self, holder: object, name: str) -> None:
         if isinstance(holder, dict) and isinstance(holder.get(name), str):

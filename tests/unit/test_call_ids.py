@@ -19,7 +19,7 @@ from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.naming_calls import NamedCalls
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.translate import Translator
-from tests.unit.transcripts import Reading, Transcript
+from tests.unit.transcripts import Reading, Transcript, subagent
 from tests.workers import spec
 
 FIRST, SECOND = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "22222222-bbbb-4bbb-8bbb-bbbbbbbbbbbb"
@@ -62,6 +62,21 @@ def test_reused_id_is_a_call_of_its_own() -> None:
         assert session.named.asked("call_0") == ids(events, ToolStarted)[-1]
         events += session.result()
     assert ids(events, ToolStarted) == ids(events, ToolEnded) == SHOWN
+
+
+def test_id_reused_in_one_turn_is_another_call() -> None:
+    session = Session()
+    events: list[Event] = []
+    for _ in range(3):
+        events += session.call()
+        assert session.call() == [], "the same report twice"
+        assert session.named.asked("call_0") == ids(events, ToolStarted)[-1]
+        events += session.result()
+    shown = [SHOWN[0], f"{SHOWN[0]}.2", f"{SHOWN[0]}.3"]
+    assert ids(events, ToolStarted) == ids(events, ToolEnded) == shown
+    assert set(map(given, shown)) == {"call_0"}
+    session.turn = SECOND
+    assert ids(session.call(), ToolStarted) == SHOWN[1:]
 
 
 def test_another_worker_names_no_call_like_before() -> None:
@@ -162,3 +177,40 @@ def test_transcripts_of_other_programs_are_read_so_too(tmp_path: Path) -> None:
         transcript.result("call_0")
         events += reading.look()
     assert ids(events, ToolStarted) == ids(events, ToolEnded) == SHOWN
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_transcript_shows_each_call_of_one_turn(looks: int, tmp_path: Path) -> None:
+    transcript = Transcript(tmp_path / "t.jsonl")
+    reading = Reading(transcript)
+    events: list[Event] = []
+    transcript.prompt("Look.", FIRST)
+    for _ in range(3):
+        transcript.call("call_0", command="ls")
+        transcript.result("call_0")
+        if looks > 1:
+            events += reading.look()
+    events += reading.look()
+    shown = [SHOWN[0], f"{SHOWN[0]}.2", f"{SHOWN[0]}.3"]
+    assert ids(events, ToolStarted) == ids(events, ToolEnded) == shown
+
+
+def test_two_subagents_calls_of_one_id_are_two(tmp_path: Path) -> None:
+    transcript = Transcript(tmp_path / "t.jsonl")
+    reading = Reading(transcript)
+    transcript.prompt("Look.", FIRST)
+    for name in ("call_0", "call_1"):
+        transcript.call(name, "Agent", description="look", prompt="Look.")
+        own = subagent(transcript, name, name)
+        for _ in range(2):
+            own.call("call_0", command="ls")
+            own.result("call_0")
+    for name in ("call_0", "call_1"):
+        transcript.result(name, "fine", toolUseResult={"status": "completed", "content": []})
+    events = reading.look()
+    begun, ended = ids(events, ToolStarted), ids(events, ToolEnded)
+    assert len(set(begun)) == len(begun) == 6
+    assert sorted(begun) == sorted(ended)
+    assert {given(one) for one in begun} == {"call_0", "call_1"}
+    parents = [one.parent_id for one in events if isinstance(one, ToolStarted)][2:]
+    assert parents == [SHOWN[0]] * 2 + ["call_1-11111111"] * 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from pykoclaw_acp.model.events import Event, TextPart, ToolEnded, ToolStarted
 from pykoclaw_acp.transcripts import subagents
 from tests.unit.transcripts import Reading, Transcript, words
+from tests.unit.transcripts import subagent as agent
 
 WAITED = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "All."}]}
 
@@ -19,15 +19,6 @@ WAITED = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "
 @pytest.fixture
 def t(tmp_path: Path) -> Transcript:
     return Transcript(tmp_path / "t.jsonl")
-
-
-def agent(t: Transcript, name: str, call: str, kind: str = "Explore") -> Transcript:
-    """The file of a subagent, empty yet, beside that of its meta data."""
-    folder = t.path.with_suffix("") / "subagents"
-    folder.mkdir(parents=True, exist_ok=True)
-    meta = {"agentType": kind, "toolUseId": call, "description": "look", "spawnDepth": 1}
-    (folder / f"agent-{name}.meta.json").write_text(json.dumps(meta))
-    return Transcript(folder / f"agent-{name}.jsonl")
 
 
 def report(events: list[Event], call: str = "agent") -> str:

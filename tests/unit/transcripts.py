@@ -73,6 +73,15 @@ class Transcript:
         return self.add("assistant", message=message, **more)
 
 
+def subagent(t: Transcript, name: str, call: str, kind: str = "Explore") -> Transcript:
+    """The file of a subagent, empty yet, beside that of its meta data."""
+    folder = t.path.with_suffix("") / "subagents"
+    folder.mkdir(parents=True, exist_ok=True)
+    meta = {"agentType": kind, "toolUseId": call, "description": "look", "spawnDepth": 1}
+    (folder / f"agent-{name}.meta.json").write_text(json.dumps(meta))
+    return Transcript(folder / f"agent-{name}.jsonl")
+
+
 @dataclass
 class Reading:
     """Looks at a transcript, each from where the one before ended."""
