@@ -10,6 +10,8 @@ from typing import Final
 _BETWEEN: Final = re.compile(r"""[\s;|&()<>"'`=,]+""")
 _QUOTED: Final = re.compile(r""""([^"]+)"|'([^']+)'""")
 _MODULE: Final = re.compile(r"\s-m\s+([\w.]+)")
+_VARIABLE: Final = re.compile(r"\$\{\w++(?::?[-=+?])?|\$\w++|\}")
+"""A variable, up to what stands in its place if it is not set."""
 _NAMED: Final = re.compile(r"\$(?:CLAUDE_PROJECT_DIR|PWD)\b")
 # What does not end is matched, too (group 1), lest each beginning in it be tried.
 _PROJECT: Final = re.compile(rf"{_NAMED.pattern}|\$\{{(?:CLAUDE_PROJECT_DIR|PWD)[^}}]*+(?:\}}|())")
@@ -38,6 +40,7 @@ def words(command: str) -> dict[str, None]:
     run = [name.replace(".", "/") for name in _MODULE.findall(command)]
     run += [name.rstrip("/") for name in _RUN.findall(bare)]
     found += [name + end for name in run for end in _ENDS]
+    found += [part for word in found if "$" in word for part in _VARIABLE.split(word)]
     return dict.fromkeys(word for word in found if word)
 
 

@@ -331,6 +331,12 @@ def test_named_script_belongs_to_content(work: Path, command: str) -> None:
     [
         ('sh "$(git rev-parse --show-toplevel)/tools/run.sh"', "tools/run.sh"),
         ("sh `pwd`/tools/run.sh", "tools/run.sh"),
+        ('ROOT=$(git rev-parse --show-toplevel); sh "$ROOT/tools/run.sh"', "tools/run.sh"),
+        ('cd "$HOME"; sh "${ROOT}/my tools/run.sh"', "my tools/run.sh"),
+        ('T=$CLAUDE_PROJECT_DIR/tools; sh "$T/run.sh"', "tools/run.sh"),
+        ('sh "${RUN:-tools/run.sh}"', "tools/run.sh"),
+        ("sh ${RUN-tools/run.sh} -x", "tools/run.sh"),
+        ("D=tools; date >> $D/out; sh $D/out", "tools/out"),
         ("cd tools && ./run.sh", "tools/run.sh"),
         ('(cd "$CLAUDE_PROJECT_DIR/tools"; exec ./run.sh)', "tools/run.sh"),
         (r"sh ./tools\/run.sh", "tools/run.sh"),
