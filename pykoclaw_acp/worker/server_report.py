@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -16,6 +17,9 @@ from pykoclaw_acp.worker.server_states import sign_in_command
 from pykoclaw_acp.worker.usage_report import plain
 
 LIMIT: Final = 10.0  # s; for the states
+SETTLE: Final = 8.0  # s; for servers that connect as Claude starts
+PAUSE: Final = 0.2  # s between two looks at those
+PENDING: Final = "pending"
 TRY_LIMIT: Final = 30.0  # s; for a server to connect
 ALL: Final = "all"
 LONGEST: Final = 1_000  # characters of a command; nobody has a server with a longer name
@@ -24,7 +28,7 @@ _STATES: Final = {
     "connected": "connected",
     "failed": "does not work",
     "needs-auth": "wants a sign-in",
-    "pending": "connects",
+    PENDING: "still connects",
     "disabled": "disabled",
 }
 _DONE: Final = {"reconnect": "connected anew", "enable": "enabled", "disable": "disabled"}
@@ -53,7 +57,7 @@ async def report(
     """
     try:
         lines = await _do(client, action, wanted, clean) if action else []
-        return "\n\n".join([*lines, markdown(await _known(client), clean, account)])
+        return "\n\n".join([*lines, markdown(await _settled(client), clean, account)])
     except Exception as error:  # noqa: BLE001  the SDK raises bare ones, and an answer may be another
         log.info("The MCP servers are not known", action="mcp_unknown", why=str(error)[:200])
         return None
@@ -75,6 +79,16 @@ def _rows(servers: Mapping[str, Mapping[str, Any]], clean: Clean, account: str) 
         if state == "needs-auth":
             why = sign_in_command(name, one, account).rstrip(",")
         yield f"| {plain(name)} | {_STATES.get(state, plain(state))} | {tools} | {why} |"
+
+
+async def _settled(client: ClaudeSDKClient) -> dict[str, dict[str, Any]]:
+    """The servers, when each has connected or cannot, or SETTLE is over."""
+    until = time.monotonic() + SETTLE
+    while True:
+        known = await _known(client)
+        if PENDING not in (one.get("status") for one in known.values()) or time.monotonic() > until:
+            return known
+        await asyncio.sleep(PAUSE)
 
 
 async def _known(client: ClaudeSDKClient) -> dict[str, dict[str, Any]]:

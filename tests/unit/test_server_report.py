@@ -16,10 +16,15 @@ class Cli:
     def __init__(self, **servers: dict[str, Any]) -> None:
         self.servers = servers
         self.broken: set[str] = set()
+        self.connects = True  # what is pending, after a look
         self.asked: list[tuple[str, str]] = []
 
     async def get_mcp_status(self) -> dict[str, Any]:
-        return {"mcpServers": [{"name": name, **one} for name, one in self.servers.items()]}
+        found = [{"name": name, **one} for name, one in self.servers.items()]
+        for one in self.servers.values():
+            if self.connects and one["status"] == "pending":
+                one["status"] = "connected"
+        return {"mcpServers": found}
 
     async def reconnect_mcp_server(self, name: str) -> None:
         self._do("reconnect", name, "connected")
@@ -64,6 +69,16 @@ async def test_states_are_a_table() -> None:
         "| off | disabled |  |  |",
     ]
     assert await shown(Cli(), "/mcp") == "There are no MCP servers in this session."
+
+
+@pytest.mark.parametrize(("connects", "state"), [(True, "connected"), (False, "still connects")])
+async def test_servers_that_connect_are_awaited(
+    monkeypatch: pytest.MonkeyPatch, connects: bool, state: str
+) -> None:
+    monkeypatch.setattr(server_report, "SETTLE", 0.3)
+    cli = Cli(slow={"status": "pending"})
+    cli.connects = connects
+    assert f"| slow | {state} |" in str(await shown(cli, "/mcp"))
 
 
 @pytest.mark.parametrize(
