@@ -56,19 +56,19 @@ class WorkerPool:
     ) -> None:
         self._launcher = launcher
         self._store = store
-        self.limits = limits
+        self._limits = limits
         self._context = PoolContext(
             launcher, store, listener, limits, self._worker_changed, database
         )
-        self.continuity = Continuity()
-        self.workers: dict[str, WorkerLife] = {}
+        self._continuity = Continuity()
+        self._workers: dict[str, WorkerLife] = {}
         self._attended: set[str] = set()  # sessions that a client has open
         # By session, while it is given a worker.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         room = listener.make_room
-        self._capacity = Capacity(limits.max_workers, self.workers, self._retire, room)
+        self._capacity = Capacity(limits.max_workers, self._workers, self._retire, room)
         self._start_limit = StartLimit()
-        self.tasks = Tasks()
+        self._tasks = Tasks()
         self._closing = False
 
     # --- for sessions
@@ -79,7 +79,7 @@ class WorkerPool:
         """Which Claude session the next worker of this session resumes; None: it begins one. With a
         `branch` it begins one that branches off another.
         """
-        self.continuity.set_resume(acp_session_id, claude_session_id, branch)
+        self._continuity.set_resume(acp_session_id, claude_session_id, branch)
 
     def warm(self) -> None:
         """Prepare the launcher for a prompt that is likely soon."""
@@ -92,43 +92,43 @@ class WorkerPool:
 
     def is_live(self, session_id: str) -> bool:
         """Whether the session has a worker that can take a prompt."""
-        worker = self.workers.get(session_id)
+        worker = self._workers.get(session_id)
         return worker is not None and worker.usable
 
     def steers(self, session_id: str) -> bool:
         """Whether the session's worker takes prompts for the turn that runs."""
-        worker = self.workers.get(session_id)
+        worker = self._workers.get(session_id)
         if worker is None or not worker.usable or not worker.ready.done():
             return False
         return worker.ready.exception() is None and worker.ready.result().steers
 
     def workspace(self, session_id: str) -> str | None:
         """`workspace` of the options of the session's worker; None without a live one."""
-        worker = self.workers.get(session_id)
+        worker = self._workers.get(session_id)
         return worker.workspace if worker is not None and worker.usable else None
 
     def takes_blocks(self, session_id: str) -> bool:
         """Whether the session's worker, which is ready, takes images and embedded resources."""
-        worker = self.workers.get(session_id)
+        worker = self._workers.get(session_id)
         return worker is not None and worker.takes_blocks
 
     def works(self, session_id: str) -> bool:
         """Whether the session's worker, which has no turn, has background work."""
-        worker = self.workers.get(session_id)
+        worker = self._workers.get(session_id)
         ready = worker is not None and worker.usable and worker.ready.done()
         return worker is not None and ready and not (worker.occupation.busy or worker.idle)
 
     def note_ended(self, session_id: str, ended: TurnEnded) -> None:
         """Note what its worker says at a turn's end, for the next ones."""
-        self.continuity.note_ended(session_id, ended)
+        self._continuity.note_ended(session_id, ended)
 
     def forget(self, session_id: str) -> bool:
         """Forget the session until the next `set_resume`; False, and nothing is done, while it has
         a worker.
         """
-        if session_id in self.workers or self._capacity.is_reserved(session_id):
+        if session_id in self._workers or self._capacity.is_reserved(session_id):
             return False
-        self.continuity.forget(session_id)
+        self._continuity.forget(session_id)
         return True
 
     async def acquire(self, session_id: str, options: WorkerOptions) -> int:
@@ -141,20 +141,20 @@ class WorkerPool:
         async with lock:  # two launches would get the same epoch
             worker = await self._find_or_launch(session_id, options)
         try:
-            ready = await claiming.ready(worker, self.limits.worker_start_timeout)
+            ready = await claiming.ready(worker, self._limits.worker_start_timeout)
         except TimeoutError:
             worker.kill()
-            seconds = self.limits.worker_start_timeout
+            seconds = self._limits.worker_start_timeout
             words = f"Claude was not ready within {seconds:g} s.{suspects(options)}"
             raise WorkerFailed(ErrorKind.START_TIMEOUT, words) from None
         self._start_limit.record_success(session_id)
-        self.continuity.note_ready(session_id, ready)
+        self._continuity.note_ready(session_id, ready)
         if ready.fresh and ready.claude_session_id != session_id:
             await self._store.transcript_begun(session_id, ready.claude_session_id)
         return worker.spec.epoch
 
     async def _find_or_launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
-        while (worker := self.workers.get(session_id)) is not None:
+        while (worker := self._workers.get(session_id)) is not None:
             fits = suits(worker.workspace, options.workspace)
             if fits and await claiming.claim(worker):
                 return worker
@@ -166,38 +166,38 @@ class WorkerPool:
     def attend(self, session_id: str, *, attended: bool) -> None:
         """Note whether a client has the session open: otherwise its worker is soon not kept idle."""
         (self._attended.add if attended else self._attended.discard)(session_id)
-        worker = self.workers.get(session_id)
+        worker = self._workers.get(session_id)
         if worker is not None:
             self._time_idleness(worker)
 
     def release(self, session_id: str) -> None:
         """Let the session's worker be evicted after the idle timeout."""
-        worker = self.workers.get(session_id)
+        worker = self._workers.get(session_id)
         if worker is not None:
             worker.occupation.release()
 
     async def send(self, session_id: str, frame: ToWorker) -> None:
         """Write a frame to the session's worker; raises ConnectionError when there is none."""
-        worker = self.workers.get(session_id)
+        worker = self._workers.get(session_id)
         if worker is None:
             raise ConnectionError("the worker is gone")
         await worker.send(frame)
 
     def kill(self, session_id: str) -> None:
         """Kill the session's worker; the listener is told that it is lost."""
-        worker = self.workers.get(session_id)
+        worker = self._workers.get(session_id)
         if worker is not None:
             worker.kill()
 
     def retire(self, session_id: str) -> None:
         """Stop the session's worker in the background; the next prompt gets a new one."""
-        worker = self.workers.get(session_id)
+        worker = self._workers.get(session_id)
         if worker is not None:
             self._retire(worker)
 
     def evict(self, session_id: str) -> None:
         """Stop the session's worker in the background if it has no turn, and no work goes on."""
-        worker = self.workers.get(session_id)
+        worker = self._workers.get(session_id)
         if worker is not None:
             worker.occupation.close()
             self._evict(worker)
@@ -206,9 +206,9 @@ class WorkerPool:
         """Stop the session's worker, and wait until it is cleaned up. It is stopped also if the
         caller is cancelled: nobody else ends one that does not obey.
         """
-        worker = self.workers.get(session_id)
+        worker = self._workers.get(session_id)
         if worker is not None:
-            await self.tasks.finish(worker.stop(self.limits.stop_grace))
+            await self._tasks.finish(worker.stop(self._limits.stop_grace))
 
     async def probe(self) -> None:
         """Check the launcher; raises RestartWanted if workers can only be launched by a
@@ -220,13 +220,14 @@ class WorkerPool:
         """Stop all workers within `grace` (s), then the launcher."""
         self._closing = True
         stopping = [
-            self.tasks.start(worker.stop(grace / 3, hurry=True)) for worker in self.workers.values()
+            self._tasks.start(worker.stop(grace / 3, hurry=True))
+            for worker in self._workers.values()
         ]
         if stopping:
             # The end of a worker may wait for a store that cannot be written: the next server
             # records it.
             await asyncio.wait(stopping, timeout=grace + 1)
-        await self.tasks.end()
+        await self._tasks.end()
         await self._launcher.close()
 
     # --- from one daemon to the next
@@ -236,7 +237,7 @@ class WorkerPool:
         time, is lost.
         """
         for one in workers:
-            worker = self.workers[one.session_id] = WorkerLife(one, self._context)
+            worker = self._workers[one.session_id] = WorkerLife(one, self._context)
             self._start(worker.live())
 
     async def detach(self) -> None:
@@ -244,11 +245,12 @@ class WorkerPool:
         already.
         """
         self._closing = True
-        for worker in self.workers.values():
+        for worker in self._workers.values():
             worker.detach()
-        if self.tasks:
-            await asyncio.wait(self.tasks, timeout=DETACH_WAIT)
-        await self.tasks.end()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=DETACH_WAIT)
+        await self._tasks.end()
+        self._workers.clear()
         await self._launcher.close()
 
     # --- launch
@@ -265,7 +267,7 @@ class WorkerPool:
             crash_points.reached("worker_epoch")
             options = await self._context.listener.completed(session_id, options)
             spec = self._spec(session_id, epoch, options)
-            worker = self.workers[session_id] = WorkerLife(spec, self._context)
+            worker = self._workers[session_id] = WorkerLife(spec, self._context)
         finally:
             self._capacity.release(session_id)
         self._start(worker.live())
@@ -289,20 +291,20 @@ class WorkerPool:
     async def _take_leftovers(self, session_id: str) -> None:
         """Clean up after dead workers whose spools could not be read before."""
         for left in await self._store.left(session_id):
-            worker = self.workers[session_id] = WorkerLife(left, self._context)
+            worker = self._workers[session_id] = WorkerLife(left, self._context)
             self._start(worker.live())
             await worker.cleaned.wait()
 
     def _spec(self, session_id: str, epoch: int, options: WorkerOptions) -> LaunchSpec:
         return LaunchSpec(
-            instance=self.limits.instance,
+            instance=self._limits.instance,
             session_id=session_id,
             epoch=epoch,
             options=options,
-            orphan_grace=self.limits.orphan_grace,
-            spool_limit=self.limits.spool_limit,
-            data=self.limits.data,
-            **self.continuity.of(session_id, options),
+            orphan_grace=self._limits.orphan_grace,
+            spool_limit=self._limits.spool_limit,
+            data=self._limits.data,
+            **self._continuity.of(session_id, options),
         )
 
     async def _warm(self) -> None:
@@ -314,7 +316,7 @@ class WorkerPool:
     def _worker_changed(self, worker: WorkerLife) -> None:
         """React to a worker that may have become idle, or busy, or is gone."""
         if worker.cleaned.is_set():
-            del self.workers[worker.spec.session_id]
+            del self._workers[worker.spec.session_id]
             if worker.start_failure is not None:
                 self._start_limit.record_failure(worker.spec.session_id, worker.start_failure)
         elif worker.spent and not self._closing:
@@ -329,7 +331,7 @@ class WorkerPool:
             worker.idle_timer = None
         if worker.idle and not self._closing:
             loop = asyncio.get_running_loop()
-            left = worker.idle_since + self.limits.idle_timeout - loop.time()
+            left = worker.idle_since + self._limits.idle_timeout - loop.time()
             if worker.spec.session_id not in self._attended:
                 left = min(left, UNATTENDED)
             worker.idle_timer = loop.call_later(left, self._evict, worker)
@@ -342,8 +344,8 @@ class WorkerPool:
     def _retire(self, worker: WorkerLife) -> None:
         # at once: a prompt that comes before the task runs must not take this worker
         worker.stopping = True
-        self._start(worker.stop(self.limits.stop_grace))
+        self._start(worker.stop(self._limits.stop_grace))
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         # A context of its own: the worker's log lines are not those of the turn that launched it.
-        self.tasks.start(coroutine, context=contextvars.Context())
+        self._tasks.start(coroutine, context=contextvars.Context())

@@ -60,7 +60,7 @@ class Calls:
         self._methods = methods
         self._turnstile = turnstile
         self._refusal = refusal
-        self.requests: dict[bytes, Call] = {}
+        self._requests: dict[bytes, Call] = {}
         self._open: set[Call] = set()
         self._unanswered = 0  # of the open ones, those that no turn has taken over
         self._fewer = asyncio.Event()  # a call has ended, or was taken over
@@ -106,7 +106,7 @@ class Calls:
         """Call the method in a task of its own; a notification has no `message_id`."""
         call = Call(self._client, message_id, line, self._methods.get(method))
         if message_id is not None:
-            self.requests[message_id] = call
+            self._requests[message_id] = call
             self._client.expect_confirmation(line.number)
         call.task = asyncio.get_running_loop().create_task(
             self._run(call, method, raw, read), name=method[:100]
@@ -158,8 +158,8 @@ class Calls:
             log.info("The client is gone", action="client_gone", method=method[:100])
         except Exception as error:  # noqa: BLE001  it is logged there
             answer = self._failure(call, method, _unexpected(call, method, error))
-        if call.request_id is not None and self.requests.get(call.request_id) is call:
-            del self.requests[call.request_id]
+        if call.request_id is not None and self._requests.get(call.request_id) is call:
+            del self._requests[call.request_id]
         if answer is not None and len(answer) > MAX_LINE_OUT:
             answer = self._failure(
                 call, method, InternalError("The answer is longer than a line may be.")
@@ -214,7 +214,7 @@ class Calls:
             raise MethodNotFound(f"There is no method {name[:100]!r}.", {"method": name[:100]})
         if not self._client.introduced and not method.before_initialize:
             raise InvalidRequest("The first request must be `initialize`.")
-        if len(self.requests) > MAX_CALLS and call.request_id is not None:
+        if len(self._requests) > MAX_CALLS and call.request_id is not None:
             raise Overloaded(
                 f"More than {MAX_CALLS} calls are open; wait for answers first.",
                 ErrorKind.TOO_MANY_CALLS,
@@ -258,7 +258,7 @@ class Calls:
         except AcpError:
             return False
         stopped = False
-        for message_id, call in list(self.requests.items()):
+        for message_id, call in list(self._requests.items()):
             if msgspec.json.decode(message_id) == request_id:
                 call.withdraw()
                 stopped = call.method is not None and call.method.answers_cancel

@@ -84,11 +84,11 @@ class Choosing:
         self._reported = asyncio.Event()  # what Claude offers
         # Prompts of the session's MCP servers, and the servers that they are of.
         self._of_servers: tuple[object, tuple[Command, ...]] = (None, ())
-        self.choice = asyncio.Lock()
+        self._choice = asyncio.Lock()
         self._telling = asyncio.Lock()
         self._tasks = Tasks()
         self._told = state.options  # what the newest worker runs with, as far as is known
-        self.old_epoch: int | None = None  # of a worker whose version does not take SetConfig
+        self._old_epoch: int | None = None  # of a worker whose version does not take SetConfig
         self._forbidden = 0  # forbidden modes that the worker has reported, one soon after another
         self._taken_back = -math.inf  # when the worker was told to leave one (s, the loop's clock)
 
@@ -103,7 +103,7 @@ class Choosing:
     def _configuration(self) -> offers.Configuration:
         return worker_options.configuration(self._state.record, self._state.options)
 
-    async def first_offer(self) -> Offer | None:
+    async def _first_offer(self) -> Offer | None:
         """What a worker that is starting says that Claude offers; None if none is, or does not say."""
         if self._early.runs or self._workers.is_live(self._state.id):
             with contextlib.suppress(TimeoutError):
@@ -158,12 +158,12 @@ class Choosing:
                 offer = offers.about(chosen.model, offer)
             return chosen
 
-        async with self.choice:
+        async with self._choice:
             offer = await self.offer()
             try:
                 chosen = change(offer)
             except InvalidParams:
-                if offer is not None or (offer := await self.first_offer()) is None:
+                if offer is not None or (offer := await self._first_offer()) is None:
                     raise
                 chosen = change(offer)
             now = self._selection(offer)
@@ -222,7 +222,7 @@ class Choosing:
             await self.tell_worker()
         unread = "What Claude offers could not be read"
         offer = await until_done(self.offer, unread, after=StoreUnavailable)
-        async with self.choice:
+        async with self._choice:
             holds = self._selection(offer)
             events = [*said, ModeChanged(holds.mode), ConfigChanged(holds)]
             await self._state.log.tell(events, patient=True)
@@ -243,7 +243,7 @@ class Choosing:
             await self._send(mode, permission_mode=now.mode, before_plan=former)
         if now.model != was.model:
             await self._send(SetModel(epoch=epoch, model=now.model), model=now.model)
-        if now.config != was.config and epoch != self.old_epoch:
+        if now.config != was.config and epoch != self._old_epoch:
             await self._send(SetConfig(epoch=epoch, config=now.config), config=now.config)
         elif now.config != was.config:
             self._told = replace(self._told, config=now.config)
@@ -257,7 +257,7 @@ class Choosing:
     async def bring_up_to_date(self, ready: Ready) -> None:
         """Tell an adopted worker what was chosen since what it says it runs with."""
         if ready.config is None:
-            self.old_epoch = self._state.epoch
+            self._old_epoch = self._state.epoch
         self._told = replace(
             self._told,
             permission_mode=ready.mode or self._told.permission_mode,

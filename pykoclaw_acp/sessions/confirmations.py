@@ -55,7 +55,7 @@ class Confirmations:
     def __init__(self, journal: CursorStore, alive: Callable[[str], bool | None] = unknown) -> None:
         self.alive = alive
         self._journal = journal
-        self.unwritten: dict[_Key, _Change] = {}
+        self._unwritten: dict[_Key, _Change] = {}
         self._written: dict[_Key, _Change] = {}  # while they are
         self._looks: set[_Look] = set()
         self._batches = 0  # number of batches started
@@ -67,7 +67,7 @@ class Confirmations:
     def note(self, session_id: str, reader: Reader, seq: int) -> None:
         """Note that the client was shown everything up to `seq`."""
         key = (session_id, reader.client, reader.client_process, reader.front)
-        before = self.unwritten.get(key) or self._written.get(key)
+        before = self._unwritten.get(key) or self._written.get(key)
         cursor = Cursor(reader.client_process, reader.front, seq)
         if before is None:
             self._change(key, _Change(cursor, whole=False))
@@ -133,7 +133,7 @@ class Confirmations:
 
     async def written(self, limit: float) -> None:
         """Wait until everything noted so far is committed, for at most `limit` s."""
-        batch = self._batches + bool(self.unwritten)
+        batch = self._batches + bool(self._unwritten)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 while self._kept < batch:
@@ -149,7 +149,7 @@ class Confirmations:
         await self._write()
 
     def _change(self, key: _Key, change: _Change) -> None:
-        self.unwritten[key] = change
+        self._unwritten[key] = change
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(
                 self._write_soon(), name="write-confirmations"
@@ -168,7 +168,7 @@ class Confirmations:
                 }
         finally:
             self._looks.discard(look)
-        for changes in (self._written, self.unwritten):
+        for changes in (self._written, self._unwritten):
             for (session, name, client_process, front), change in changes.items():
                 if (session, name) != (session_id, client):
                     continue
@@ -185,7 +185,7 @@ class Confirmations:
     async def _write_soon(self) -> None:
         try:
             pause = DELAY
-            while self.unwritten:
+            while self._unwritten:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._hurry.wait()
@@ -196,7 +196,7 @@ class Confirmations:
 
     async def _write(self) -> bool:
         """Write all pending changes in one transaction; returns whether it succeeded."""
-        self._written, self.unwritten = self.unwritten, {}
+        self._written, self._unwritten = self._unwritten, {}
         if not self._written:
             return True
         self._batches += 1
@@ -208,7 +208,7 @@ class Confirmations:
         try:
             await self._journal.change_cursors(changes)
         except BaseException as error:
-            self.unwritten = self._written | self.unwritten  # writing twice is harmless
+            self._unwritten = self._written | self._unwritten  # writing twice is harmless
             if not isinstance(error, Exception):
                 raise
             log.exception("Confirmations could not be written yet", action="confirmations_waiting")

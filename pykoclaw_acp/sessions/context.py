@@ -52,7 +52,7 @@ class SessionContext:
         self._journal = journal
         self._workers = workers
         self._transcripts = transcripts
-        self.policy = policy
+        self._policy = policy
         self._told: str | None = None
         self._tasks = Tasks()
 
@@ -164,7 +164,7 @@ class SessionContext:
         if lost and noted:  # by a version that did not keep which
             await self._journal.lose_context(self._state.id, None, None, [], lost)
             return
-        if self.policy is LostContext.REQUIRED:
+        if self._policy is LostContext.REQUIRED:
             raise WorkerFailed(ErrorKind.CONTEXT_LOST, contexts.refusal(loss))
         branch = Branch("") if loss.lost is None else None
         if noted or self._told == loss.name:
@@ -172,7 +172,7 @@ class SessionContext:
                 await self._journal.lose_context(self._state.id, branch, None, [])
                 self._begin_at(branch)
             return
-        text = await self._digest(loss) if self.policy is LostContext.AUTO else ""
+        text = await self._digest(loss) if self._policy is LostContext.AUTO else ""
         said = contexts.said(loss, digest=bool(text))
         if branch is not None:
             said += await self.without_tasks()

@@ -15,7 +15,6 @@ class LiveSessions(Mapping[str, Session]):
 
     def __init__(self) -> None:
         self._live: dict[str, Session] = {}
-        self.found: dict[str, float] = {}  # last access; s, monotonic
 
     def __getitem__(self, session_id: str) -> Session:
         return self._live[session_id]
@@ -39,13 +38,13 @@ class LiveSessions(Mapping[str, Session]):
     def add(self, session: Session) -> None:
         """Keep a session, which is accessed now."""
         self._live[session.id] = session
-        self.found[session.id] = time.monotonic()
+        session.found = time.monotonic()
 
     def find(self, session_id: str) -> Session | None:
         """Return the session if it is in memory, and note the access."""
         live = self._live.get(session_id)
         if live is not None:
-            self.found[session_id] = time.monotonic()
+            live.found = time.monotonic()
         return live
 
     def remove(self, session_id: str) -> None:
@@ -55,11 +54,9 @@ class LiveSessions(Mapping[str, Session]):
     def forget(self, unseen: float, workers: Workers) -> None:
         """Drop idle sessions that were not accessed for `unseen` s, unless `workers` needs them."""
         before = time.monotonic() - unseen
-        for session_id, found in list(self.found.items()):
-            live = self._live.get(session_id)
-            if found <= before and (live is None or (live.dormant and workers.forget(session_id))):
-                del self.found[session_id]
-                self._live.pop(session_id, None)
+        for session_id, live in self.items():
+            if live.found <= before and live.dormant and workers.forget(session_id):
+                del self._live[session_id]
 
     def in_use(self, session_id: str) -> bool:
         """Whether a client has the session open, or a turn runs or waits."""

@@ -32,9 +32,9 @@ class SessionLog:
     ) -> None:
         self.open_tools = OpenTools()
         self._record = record
-        self.store = store
+        self._store = store
         self._apply = apply
-        self.tail = Tail()
+        self._tail = Tail()
         self._news = asyncio.Event()
         self._closed = False
         self._tasks = Tasks()
@@ -48,15 +48,15 @@ class SessionLog:
         """Next events after the cursor, parts of a message merged; waits for them."""
         while cursor >= self._record.last_seq:
             await self._news.wait()
-        if recent := self.tail.after(cursor):
+        if recent := self._tail.after(cursor):
             return recent if len(recent) == 1 else folding.merged(recent)
         end = self._record.last_seq
-        read = await self.store.read(self._record.session_id, cursor, limit)
+        read = await self._store.read(self._record.session_id, cursor, limit)
         merged = folding.merged(read)
         while merged and merged[-1].seq < end and folding.may_go_on(merged[-1]):
             if len(merged) > 1:  # its rest is on the next page: it comes there, whole
                 return merged[:-1]
-            more = await self.store.read(self._record.session_id, merged[-1].seq, limit)
+            more = await self._store.read(self._record.session_id, merged[-1].seq, limit)
             grown = folding.merged([*merged, *more])
             if not more or len(grown) > 1:
                 return grown[:1]
@@ -67,7 +67,7 @@ class SessionLog:
         """Read events after a cursor, with the list of tasks as each turn has left it."""
         page = folding.replayed(await self.read_after(cursor, limit))
         at = folding.open_plan(page)
-        if at is None or not await self.store.plan_goes_on(self._record.session_id, page[at].seq):
+        if at is None or not await self._store.plan_goes_on(self._record.session_id, page[at].seq):
             return page
         if at == len(page) - 1:  # the next page begins with it, and with what covers its place
             return page[:at] or page
@@ -77,11 +77,11 @@ class SessionLog:
 
     async def last_turns(self, turns: int) -> TurnsPlace:
         """Where the newest turns begin."""
-        return await self.store.last_turns(self._record.session_id, turns)
+        return await self._store.last_turns(self._record.session_id, turns)
 
     async def in_effect(self, upto: int) -> list[Logged]:
         """Events that still hold at this place: running tool calls, the plan, the title."""
-        return await self.store.in_effect(self._record.session_id, upto)
+        return await self._store.in_effect(self._record.session_id, upto)
 
     async def is_before_window(self, seq: int, window: TurnsPlace) -> bool:
         """Whether a client that asks again for the window, and has got up to `seq`, has nothing of it
@@ -114,11 +114,11 @@ class SessionLog:
 
     async def said_before(self, seq: int) -> CutMessage | None:
         """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""
-        return await self.store.said_before(self._record.session_id, seq)
+        return await self._store.said_before(self._record.session_id, seq)
 
     async def whole(self, one: Logged) -> Logged:
         """The event with its blob in place."""
-        return await contents.logged(self.store, one)
+        return await contents.logged(self._store, one)
 
     async def tell(
         self,
@@ -135,7 +135,7 @@ class SessionLog:
     async def _tell(
         self, events: Sequence[Event], options: SessionOptions | None, *, patient: bool
     ) -> None:
-        seqs = await self.store.append(
+        seqs = await self._store.append(
             self._record.session_id, events, options=options, patient=patient
         )
         if options is not None:
@@ -159,16 +159,16 @@ class SessionLog:
             if not (one.imported and isinstance(one.event, ToolStarted)):
                 self.open_tools.follow(one.event)
             self._apply(one.event)
-        self.tail.extend(logged)
+        self._tail.extend(logged)
         self._record.last_seq = max(self._record.last_seq, logged[-1].seq)
         self._news.set()
         self._news = asyncio.Event()
 
     def forget(self) -> None:
         """Free the tail: later readers use the database."""
-        self.tail.clear()
+        self._tail.clear()
 
     def pruned(self) -> None:
         """Note that all events were deleted from the database."""
         self._record.pruned_upto = self._record.last_seq
-        self.tail.clear()
+        self._tail.clear()

@@ -70,11 +70,11 @@ class SessionParts:
         self._journal = journal
         self._workers = workers
         self._tasks = Tasks()
-        self.queue = queue = TurnQueue(all_waiting)
+        self._queue = queue = TurnQueue(all_waiting)
         self._background = background = BackgroundTurns(state, workers)
         self.requests = WorkerRequests(state, workers)
         self.limit_wait = LimitWaiting(state, journal)
-        self.titling = Titling(state, self.requests)
+        self._titling = Titling(state, self.requests)
         self.permissions = Broker(state, journal, workers, times)
         self.unclaimed = Unclaimed(record, times.rejoin_window)
         self.others = OtherPrograms(
@@ -100,7 +100,7 @@ class SessionParts:
         self.runner = TurnRunner(
             state, journal, workers, times.cancel_grace,
             unclaimed=self.unclaimed, gate=gate, endings=self._endings, choosing=self.choosing,
-            environment=self.environment, titling=self.titling, directories=directories,
+            environment=self.environment, titling=self._titling, directories=directories,
             others=self.others, early=self.early, slow=SlowStart(state, workers, background),
         )  # fmt: skip
         self.steering = Steering(
@@ -147,11 +147,11 @@ class SessionParts:
     @property
     def turns(self) -> list[Turn]:
         """Turns that run, wait, or have ended without the journal knowing it yet."""
-        return self.queue.turns
+        return self._queue.turns
 
     def hold(self) -> AbstractContextManager[None]:
         """Begin no turn meanwhile; the one that runs goes on."""
-        return self.queue.hold()
+        return self._queue.hold()
 
     def untold(self, turn_ids: set[str]) -> set[str]:
         """Which of these turns have messages that are not in the log yet."""

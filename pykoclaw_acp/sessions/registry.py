@@ -68,15 +68,15 @@ class Sessions:
 
         Without `workspaces` every directory is trusted, without `transcripts` none is read.
         """
-        self.transcripts = transcripts
+        self._transcripts = transcripts
         self.locks = locks
         self.daemon_environment = daemon_environment or DaemonEnvironment()
         self.beginnings = Beginnings(self.daemon_environment, template)
         self._workspaces = workspaces
         self.clock = journal.clock
         self._journal = journal
-        self.template = template
-        self.times = times
+        self._template = template
+        self._times = times
         self.live = LiveSessions()
         self.trusted_elsewhere = TrustedElsewhere(self.live, journal)
         self._waiting = AllWaiting()
@@ -88,7 +88,7 @@ class Sessions:
         self.requests = AllRequests(self.find, self.live, journal)
         self.catalogue = Catalogue(self, journal, self.names, lists)
         self._deletions = Deletions(journal, self.live)
-        self.writing = Tasks()
+        self._writing = Tasks()
         self.deliveries_wanted = asyncio.Event()
         """Set when deliveries may have come, or a conversation to which some are addressed."""
         self.awaits_recovery = False
@@ -114,7 +114,7 @@ class Sessions:
 
         Raises InvalidParams for options that cannot be granted.
         """
-        wanted = (begun or SessionBeginning(self.template.model)).record(
+        wanted = (begun or SessionBeginning(self._template.model)).record(
             cwd, directories, request_key, client
         )
         if request_key is None:
@@ -135,12 +135,12 @@ class Sessions:
         session_id = str(uuid4())
         if requested.session_id is not None:
             session_id = await requested_options.require_free(
-                self._journal, self.transcripts, requested
+                self._journal, self._transcripts, requested
             )
         async with self.names.reserve(session_id) as name:
             record = replace(wanted, session_id=session_id, conversation_name=name)
             await resolve_links(record)
-            await requested_options.settle(self._journal, self.template, record, requested)
+            await requested_options.settle(self._journal, self._template, record, requested)
             try:
                 await self._journal.create(record)
             except RowRefused:  # another client has chosen the id at the same time
@@ -155,7 +155,7 @@ class Sessions:
     @property
     def setting_sources(self) -> tuple[str, ...]:
         """Claude's active setting sources."""
-        return self.template.setting_sources
+        return self._template.setting_sources
 
     def know_aliases(self, owners: Mapping[str, str]) -> None:
         """Register aliases: further ids of sessions."""
@@ -248,14 +248,14 @@ class Sessions:
 
         Raises InvalidParams for options that cannot be granted.
         """
-        await requested_options.grant(session, self.template, requested)
+        await requested_options.grant(session, self._template, requested)
         session.record.cwd = cwd if moved_from else session.record.cwd or cwd
         await resolve_links(session.record)
         session.record.additional_directories = directories
         session.environment.open(given)
         if session.record.claude_session_id is not None:  # if not here, then by other programs
             session.record.prompted = True
-        options = worker_options.opened(session.options, session.record, self.template, servers)
+        options = worker_options.opened(session.options, session.record, self._template, servers)
         session.next_worker.open(options)
         await session.choosing.tell_worker()  # the mode used before planning may be forbidden now
         try:
@@ -303,7 +303,7 @@ class Sessions:
 
     async def close(self, session: Session) -> None:
         """Close the session under all its ids: end turns and worker. It can be loaded again."""
-        await closing.close(session, self._journal, self.workers, self.times.cancel_grace)
+        await closing.close(session, self._journal, self.workers, self._times.cancel_grace)
 
     async def delete(self, session: Session, transcripts: Collection[str] = ()) -> None:
         """End turns and worker, delete the log and all ids; note these transcripts as to be removed."""
@@ -321,7 +321,7 @@ class Sessions:
         """Write a change of an opened session; waits only briefly, as the client can read
         meanwhile.
         """
-        task = self.writing.start(writing)
+        task = self._writing.start(writing, name="write-opened")
         await asyncio.wait([task], timeout=WRITE_WAIT)
         if task.done():
             task.result()
@@ -334,15 +334,15 @@ class Sessions:
             live.mark_request_answered(request_key)
 
     def _make(self, record: SessionRecord, servers: tuple[McpServer, ...]) -> Session:
-        options = worker_options.of(record, self.template, servers)
+        options = worker_options.of(record, self._template, servers)
         self.workers.set_resume(record.session_id, record.claude_session_id, record.branch)
         session = Session(
             record,
             options,
             self._journal,
             self.workers,
-            self.times,
-            workspaces=self._workspaces, transcripts=self.transcripts, locks=self.locks,
+            self._times,
+            workspaces=self._workspaces, transcripts=self._transcripts, locks=self.locks,
             daemon_environment=self.daemon_environment, all_waiting=self._waiting,
             trusted_elsewhere=self.trusted_elsewhere,
         )  # fmt: skip

@@ -34,6 +34,8 @@ class Session(SessionParts):
 
     gives_up_worker = False
     """Whether its worker is given up, for the sake of others, as soon as its turn has ended."""
+    found = 0.0
+    """When somebody last looked for it; s, monotonic."""
     _suspended = False
 
     def subscribe(
@@ -66,7 +68,7 @@ class Session(SessionParts):
         """Whether nobody has to do with it now, and all of it is in the database."""
         held = self.subscriptions or self.busy or self._background or self._tasks
         return (
-            not (held or self.intake or self.reports or self.titling)
+            not (held or self.intake or self.reports or self._titling)
             and not self.others
             and not self.permissions.pending_ids
             and not self.deduplication.expects_resends
@@ -133,7 +135,7 @@ class Session(SessionParts):
 
     def enqueue(self, turn: Turn) -> None:
         """Run a turn that is in the journal as `queued`."""
-        self.queue.add(turn)
+        self._queue.add(turn)
         if not self.busy and not self._suspended:
             self._start_turns()
         log.info("Turn queued", action="turn_queued", session=self.id, turn=turn.turn_id)
@@ -146,10 +148,10 @@ class Session(SessionParts):
         """Run one turn after the other, behind the one that another daemon's worker has, and rest."""
         on_behalf.of_session(self.id)
         try:
-            if (adopted := self.queue.current) is not None:
+            if (adopted := self._queue.current) is not None:
                 await adopted.over()
-            while (turn := await self.queue.next()) is not None:
-                if turn in self.queue.steered:  # the worker goes on with it by itself
+            while (turn := await self._queue.next()) is not None:
+                if turn in self._queue.steered:  # the worker goes on with it by itself
                     if not turn.ended.done():
                         self._hold_lock(turn)
                         await turn.over()
@@ -157,7 +159,7 @@ class Session(SessionParts):
                 with structlog.contextvars.bound_contextvars(session=self.id, turn=turn.turn_id):
                     await self.runner.run(turn)
         finally:
-            self.queue.current = None
+            self._queue.current = None
             self._state.running = None
         self._rest()
 
@@ -179,17 +181,17 @@ class Session(SessionParts):
                 continue
             one.cancelled.set()
             log.info("Turn cancelled", action="turn_cancelled", session=self.id, turn=one.turn_id)
-            if one is self.queue.current or one in self.queue.steered:
+            if one is self._queue.current or one in self._queue.steered:
                 leaving.append(self._tasks.start(self.runner.stop(one)))
-            elif self.queue.remove(one):
-                ending = self._endings.cancel_waiting(one, self.queue.current)
+            elif self._queue.remove(one):
+                ending = self._endings.cancel_waiting(one, self._queue.current)
                 leaving.append(self._tasks.start(ending))
         every = () if turn is not None else self._background.begun(until)
         return leaving + [self._tasks.start(self._background.stop(one)) for one in every]
 
     def say_cancelled(self, turn: Turn) -> None:
         """Say after the running turn that a prompt was cancelled, as an earlier daemon has told."""
-        self._endings.say_later(turn, self.queue.current)
+        self._endings.say_later(turn, self._queue.current)
 
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
@@ -199,8 +201,8 @@ class Session(SessionParts):
     @contextlib.asynccontextmanager
     async def between_turns(self) -> AsyncIterator[None]:
         """Wait until no turn runs; none begins meanwhile."""
-        with self.queue.hold():
-            while (turn := self.queue.current) is not None or self._background:
+        with self._queue.hold():
+            while (turn := self._queue.current) is not None or self._background:
                 await (self._background.over() if turn is None else turn.over())
             yield
 
@@ -219,21 +221,16 @@ class Session(SessionParts):
 
     async def suspend(self) -> None:
         """Leave the turns as they are, for the next daemon, and begin none any more."""
-        turns = self.turns
-        await self.stop_turns()
-        await self.runner.suspend(turns)
-
-    async def stop_turns(self) -> None:
-        """Begin no turn any more, and leave the one that runs to its worker."""
-        self._suspended = True
+        turns, self._suspended = self.turns, True
         if (running := self._state.running) is not None:
-            running.cancel()
+            running.cancel()  # which leaves the turn to its worker
             await asyncio.wait([running])
+        await self.runner.suspend(turns)
 
     def pause_current(self) -> None:
         """Count the turn that is to run as not being prepared: it waits for room for a worker."""
-        if self.queue.current is not None:
-            self._tasks.start(self.runner.attempts.pause(self.queue.current))
+        if self._queue.current is not None:
+            self._tasks.start(self.runner.attempts.pause(self._queue.current))
 
     def adopt(
         self,
@@ -262,7 +259,7 @@ class Session(SessionParts):
                 self._tasks.start(self.runner.stop(one))
         self.unclaimed.start_behind(given[-1])
         self._hold_lock(turn)
-        self.queue.go_on(turn, steered)
+        self._queue.go_on(turn, steered)
         self._start_turns()
 
     def _hold_lock(self, turn: Turn) -> None:
@@ -326,17 +323,17 @@ class Session(SessionParts):
         self._state.explained.add(turn_id)
         if turn_id in self._background:
             await self._background.stop(turn_id)
-        elif self.queue.running(turn_id):
+        elif self._queue.running(turn_id):
             self.gives_up_worker = True
             try:
-                with self.queue.hold():
-                    given = self.queue.given
+                with self._queue.hold():
+                    given = self._queue.given
                     self._state.explained.update(turn.turn_id for turn in given)
                     for turn in reversed(given):
                         self.cancel(turn)
                     for turn in given:
                         await turn.over()
-                    if not self.queue.uses_worker:
+                    if not self._queue.uses_worker:
                         self._workers.release(self.id)
                         self._workers.evict(self.id)
             finally:

@@ -118,7 +118,7 @@ class TaskRuns:
         for run in await self._store.unfinished():
             if run.task.id not in self._going:
                 log.info("A run goes on", action="task_recovered", task=run.task.id)
-                self.start(_Going(run, recovered=True))
+                self._start(_Going(run, recovered=True))
 
     async def begin(
         self,
@@ -137,7 +137,7 @@ class TaskRuns:
         await self._store.claim(run)
         crash_points.reached("task_claimed")
         log.info("Task claimed", action="task_claimed", task=task.id, turn=run.turn_id)
-        self.start(_Going(run, given=given))
+        self._start(_Going(run, given=given))
         return run
 
     def give_up(self, task_id: str) -> None:
@@ -182,7 +182,7 @@ class TaskRuns:
         """Leave the runs to the next daemon."""
         self._tasks.cancel()
 
-    def start(self, one: _Going) -> None:
+    def _start(self, one: _Going) -> None:
         """Begin the run in a task of its own."""
         self._going[one.run.task.id] = one
         one.act = self._tasks.start(self._run(one), name="scheduled task")

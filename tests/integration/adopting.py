@@ -26,7 +26,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.system import processes
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig, rig
-from tests.waiting import eventually
+from tests.waiting import eventually, running
 
 
 @pytest.fixture
@@ -76,12 +76,16 @@ async def killed(path: Path, process: WorkerProcess) -> AsyncIterator[Rig]:
         try:
             yield r
         finally:
-            await asyncio.gather(*(session.stop_turns() for session in r.sessions.live.values()))
-            r.pool.tasks.cancel()
-            for worker in r.pool.workers.values():
-                worker.detach()
-            await r.pool.tasks.end()
-            r.pool.workers.clear()
+            await end_turn_tasks()
+            await r.pool.detach()
+
+
+async def end_turn_tasks() -> None:
+    """The tasks in which sessions run their turns end without a word, as with their process."""
+    if turns := running("run-turns"):
+        for one in turns:
+            one.cancel()
+        await asyncio.wait(turns)
 
 
 async def found(r: Rig, session: Session) -> Session:

@@ -22,7 +22,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import TIMES, Client, Rig
 from tests.integration.rig import rig as plain_rig
-from tests.waiting import eventually, pass_loop_time, within
+from tests.waiting import eventually, pass_loop_time, running, within
 
 LONG = 3600.0  # s
 
@@ -233,10 +233,8 @@ async def restarted(r: Rig, asking: Asking) -> Session:
     nothing more.
     """
     old = asking.session
-    for one in old.permissions.unsettled.values():
-        one.stop_timers()
-        assert one.settlement is not None
-        one.settlement.cancel()
+    for settling in running("settle-request"):
+        settling.cancel()
     rows = await SessionJournal(r.database).find_active(old.id)
     r.sessions.live.remove(old.id)
     session = await r.sessions.find(old.id)

@@ -427,7 +427,6 @@ async def test_detached_daemon_commits_received_frames_and_keeps_workers(
     assert await first.states() == {turn.turn_id: "running", waiting.turn_id: "queued"}
     assert channel in first.launcher.live
     assert not turn.ended.done()
-    first.pool.workers.clear()
     await context.__aexit__(None, None, None)
     async with daemon(tmp_path, first) as second:
         channel.say(channel.ended(turn.turn_id))
@@ -820,7 +819,7 @@ async def test_effort_reaches_adopted_worker_or_next_one(
     channel.got.clear()
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
-        await eventually(lambda: takes_it or again.choosing.old_epoch == 1)
+        await eventually(lambda: takes_it or second.pool.steers(session.id))
         await again.choosing.choose("value", option=("effort", "high"))
         sent = [frame for frame in channel.got if isinstance(frame, SetConfig)]
         assert sent == ([SetConfig(epoch=1, config=Config("high"))] if takes_it else [])

@@ -41,7 +41,7 @@ async def test_answering_worker_is_spared_while_store_waits(
         ended_it = await within(lambda: channel.dead, MOMENT)
         writable.set()
         assert not ended_it
-        await eventually(second.pool.workers[session.id].ready.done)
+        await eventually(lambda: second.pool.steers(session.id))
         channel.say(channel.ended(turn.turn_id))
         assert (await ended(again)).state == "done"
 

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.protocol.control.tasks import RunTaskParams
 from pykoclaw_acp.server.scheduled import ScheduledTasks
 from pykoclaw_acp.sessions import session_environment
@@ -212,9 +213,9 @@ async def test_earlier_daemons_run_waits_for_client_with_key(tmp_path: Path, mod
             due = task(path, found.record.conversation_name, context_mode=mode)
             store = SqlTaskStore(r.database)
             (known,) = await store.due(1)
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(TaskRuns, "start", lambda *_: None)
-                await TaskRuns(r.sessions, store, tmp_path, 100).begin(known, None)
+            await store.claim(
+                TaskRun(str(uuid4()), known, None, manual=False, started_at=r.database.clock.now())
+            )
         async with scheduling(r), linked.front(r, "one", environment={NAME: KEY}) as one:
             await opened(one, session)
             await eventually(lambda: logs(path, due))

@@ -173,7 +173,7 @@ async def test_close_overtaking_stored_load_closes_session(tmp_path: Path) -> No
         closing = asyncio.ensure_future(r.sessions.close(session))
         r.database.condition.recovered()
         await closing
-        await eventually(lambda: not r.sessions.writing)
+        await eventually(lambda: not running("write-opened"))
         assert (session.record.closed, await in_database(r, session.id)) == (True, True)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import branches
 from pykoclaw_acp.store.database import Statement, Unit
-from tests.integration.rig import Client, Rig, rig
+from tests.integration.rig import TIMES, Client, Rig, rig
 from tests.integration.scripted_transcripts import ScriptedTranscripts
 from tests.waiting import eventually
 
@@ -32,9 +33,8 @@ async def talked(
 ) -> AsyncIterator[tuple[Rig, Session, list[str], ScriptedTranscripts]]:
     """A session after some turns, whose worker is gone; the ids of its turns."""
     transcripts = ScriptedTranscripts()
-    async with rig(path, transcripts) as r:
+    async with rig(path, transcripts, times=replace(TIMES, lost_context=policy)) as r:
         session = await r.session()
-        _policy(session, policy)
         for number in range(turns):
             await r.run(session, f"say {number + 1}")
         await rest(r, session)
@@ -49,10 +49,6 @@ async def ids(r: Rig) -> list[str]:
 def whole(*turns: str) -> set[str]:
     """The first and the last entries of these turns."""
     return {*turns, *(f"end-{turn}" for turn in turns)}
-
-
-def _policy(session: Session, policy: LostContext) -> None:
-    session.others.context.policy = policy
 
 
 async def rest(r: Rig, session: Session) -> None:
@@ -132,6 +128,21 @@ async def test_note_in_the_transcript_is_given_once(tmp_path: Path) -> None:
         assert given(r) == ""
 
 
+def later(
+    path: Path, policy: LostContext, transcripts: ScriptedTranscripts
+) -> AbstractAsyncContextManager[Rig]:
+    """The next daemon, with another setting."""
+    return rig(path, transcripts, times=replace(TIMES, lost_context=policy))
+
+
+async def says_what_is_lost(r: Rig, session: Session, *, noted: bool) -> None:
+    """The second and third turn of five, to people and, if it is `noted`, to Claude."""
+    [notice] = await shown(session)
+    assert "2 turns before the newest ones" in notice
+    lacked = [f"Asked: say {one}" in given(r) for one in (1, 2, 3, 4, 5)]
+    assert lacked == [False, noted, noted, False, False]
+
+
 @pytest.mark.parametrize("policy", LostContext)
 async def test_turns_missing_before_newest_are_told_once(
     tmp_path: Path, policy: LostContext
@@ -144,14 +155,15 @@ async def test_turns_missing_before_newest_are_told_once(
             assert _failure(outcome).kind == "context_lost"
             assert "2 turns before the newest ones" in _failure(outcome).message
             assert _failure(await r.run(session, "say 5")).kind == "context_lost"
-            _policy(session, LostContext.OFF)
+        else:
+            await says_what_is_lost(r, session, noted=policy is LostContext.AUTO)
+    if policy is LostContext.REQUIRED:
+        async with later(tmp_path, LostContext.OFF, transcripts) as r:
+            session = await r.sessions.get(session.id)
             await r.run(session, "say 5")
-        [notice] = await shown(session)
-        assert "2 turns before the newest ones" in notice
-        lacked = [f"Asked: say {one}" in given(r) for one in (1, 2, 3, 4, 5)]
-        assert any(lacked) == (policy is LostContext.AUTO)
-        assert lacked in ([False, True, True, False, False], [False] * 5)
-        _policy(session, LostContext.REQUIRED)
+            await says_what_is_lost(r, session, noted=False)
+    async with later(tmp_path, LostContext.REQUIRED, transcripts) as r:
+        session = await r.sessions.get(session.id)
         for number in (6, 7):
             await rest(r, session)
             transcripts.held |= whole((await ids(r))[-1])

@@ -976,8 +976,7 @@ async def test_no_worker_starts_while_older_one_has_spool(
     async with rig(tmp_path) as r:
         session = await r.session()
         await r.run(session, "say 1")
-        r.pool.retire(session.id)
-        await eventually(lambda: not r.launcher.live and not r.pool.workers)
+        await r.pool.stop(session.id)
         row = Statement(
             "INSERT INTO acp_workers (acp_session_id, epoch, pid, start_time, boot_id, socket, protocol, created_at)"
             " VALUES (?, 1, 1, 1, 'boot', '/x/sockets/y', 1, 1)",

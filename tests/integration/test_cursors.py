@@ -5,6 +5,7 @@ workers in memory.
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from contextlib import closing
 from pathlib import Path
@@ -151,9 +152,16 @@ async def test_crash_after_takeover_shows_more_not_less(
         async def at_once(_: Confirmations, limit: float) -> None:
             """As with a database that cannot be written for the moment."""
 
+        async def never(_: object) -> None:
+            await asyncio.Event().wait()
+
         monkeypatch.setattr(Confirmations, "written", at_once)
+        dying = copy.copy(w.r.journal)
+        monkeypatch.setattr(dying, "change_cursors", never)
+        alive = w.r.sessions.confirmations.alive
+        w.r.sessions.confirmations = Confirmations(dying, alive)
         await resume(two, session)
-        w.r.sessions.confirmations.unwritten.clear()  # the daemon dies before it wrote this down
+        w.r.sessions.confirmations = Confirmations(w.r.journal, alive)  # of the next daemon
         await two.leave()
         await returns(w, 2, session, after(6))
 

@@ -26,9 +26,8 @@ def give_up_after(
         if leaves:
             wire.connection.leave()
         else:
-            (call,) = wire.connection.calls.requests.values()
             wire.send({"method": "$/cancel_request", "params": {"requestId": message_id}})
-            await eventually(lambda: call.withdrawn)
+            await wire.call("_test/next")  # it is read after that
         await asyncio.sleep(0)
         return result
 
@@ -87,17 +86,25 @@ async def test_abandoned_loads_words_on_lost_calls_are_shown(
         await eventually(lambda: shown.text == "Ended.")
 
 
-async def test_call_abandoned_before_it_began_does_nothing(tmp_path: Path) -> None:
+async def test_call_abandoned_before_it_began_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It waits for one that came before on the same session."""
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
-        live = r.sessions.live[session]
-        async with live.choosing.choice:
-            first = wire.begin("session/set_mode", sessionId=session, modeId="plan")
-            second = wire.begin("session/delete", sessionId=session)
-            third = wire.begin("session/set_title", sessionId=session, title="Third")
-            wire.send({"method": "$/cancel_request", "params": {"requestId": second}})
-            assert "error" in await wire.answer(second)
+        writable, append = asyncio.Event(), r.journal.append
+
+        async def slowly(*given: Any, **more: Any) -> list[int]:
+            await writable.wait()
+            return await append(*given, **more)
+
+        monkeypatch.setattr(r.journal, "append", slowly)
+        first = wire.begin("session/set_mode", sessionId=session, modeId="plan")
+        second = wire.begin("session/delete", sessionId=session)
+        third = wire.begin("session/set_title", sessionId=session, title="Third")
+        wire.send({"method": "$/cancel_request", "params": {"requestId": second}})
+        assert "error" in await wire.answer(second)
+        writable.set()
         assert "result" in await wire.answer(first)
         assert "result" in await wire.answer(third)
         assert await r.journal.find(session) is not None

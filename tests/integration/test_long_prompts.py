@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.model.events import Event, ModeChanged
 from pykoclaw_acp.server import reading
-from pykoclaw_acp.sessions.choosing import Choosing
+from pykoclaw_acp.store.hinting_journal import HintingJournal
 from tests.integration.linked import front, new, prompts, words
 from tests.integration.rig import rig
 from tests.waiting import eventually
@@ -19,14 +21,17 @@ LONG = "say 1" + " " * reading.MAX_OTHER
 
 @pytest.fixture
 def goes_on(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Until it is set, the choice of a model waits for what Claude offers."""
-    event, offer = asyncio.Event(), Choosing.first_offer
+    """Until it is set, the choice of a mode waits for the database."""
+    event, append = asyncio.Event(), HintingJournal.append
 
-    async def first_offer(choosing: Choosing) -> Offer | None:
-        await event.wait()
-        return await offer(choosing)
+    async def slowly(
+        journal: HintingJournal, session_id: str, events: Sequence[Event], **more: Any
+    ) -> list[int]:
+        if any(isinstance(one, ModeChanged) for one in events):
+            await event.wait()
+        return await append(journal, session_id, events, **more)
 
-    monkeypatch.setattr(Choosing, "first_offer", first_offer)
+    monkeypatch.setattr(HintingJournal, "append", slowly)
     return event
 
 
@@ -35,7 +40,7 @@ async def test_waiting_long_prompt_holds_up_no_session(
 ) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         busy, other = await new(one, 1), await new(one, 2)
-        one.call(3, "session/set_config_option", sessionId=busy, configId="model", value="other")
+        one.call(3, "session/set_config_option", sessionId=busy, configId="mode", value="plan")
         one.call(4, "session/prompt", **words(busy, LONG))
         try:
             await one.result(5, "session/prompt", **words(other, "say 1"))
@@ -58,7 +63,7 @@ async def test_second_long_prompt_is_read_later(
     monkeypatch.setattr(reading, "read", counted)
     async with rig(tmp_path) as r, front(r) as one, front(r, "front-2") as other:
         busy, second = await new(one, 1), await new(one, 2)
-        one.call(3, "session/set_config_option", sessionId=busy, configId="model", value="other")
+        one.call(3, "session/set_config_option", sessionId=busy, configId="mode", value="plan")
         one.call(4, "session/prompt", **words(busy, LONG))
         one.call(5, "session/prompt", **words(second, LONG))
         try:

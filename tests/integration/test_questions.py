@@ -25,7 +25,6 @@ from pykoclaw_acp.model.session_environment import ClientEnvironment, StoredEnvi
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.pool import capacity, occupation
 from pykoclaw_acp.sessions.permissions import decisions
-from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.store import permissions
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -306,16 +305,13 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
         (row,) = await SessionJournal(r.database).find_active(session.id)
         (turn,) = session.turns
         assert (row.turn_id, row.outcome, row.option) == (turn.turn_id, "selected", "allow_once")
-        session.permissions.parked_answers = ParkedAnswers()
-        session.restore_requests(2, [row])
         again = Asking(r, session, turn, r.launcher.launched[1])
         if asked_before:  # and the daemon died before it could say so
             again.unanswered.append("same")
             same = replace_struct(row.request, ask_id="same", turn_id=turn.turn_id)
             await write(r, permissions.insert(session.id, same, r.database.clock.now()))
-            rows = await SessionJournal(r.database).find_active(session.id)
-            session.restore_requests(2, [one for one in rows if one.policy != RequestPolicy.PARKED])
-        else:
+        again.session = await restarted(r, again)
+        if not asked_before:
             again.ask("same")
         assert await again.settled("same") == ("selected", "allow_once", "cli")
         assert await SessionJournal(r.database).find_active(session.id) == [], (

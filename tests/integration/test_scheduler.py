@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -426,9 +427,9 @@ async def test_run_of_an_earlier_daemon_goes_on_once(tmp_path: Path, path: Path,
         runs = TaskRuns(r.sessions, store, tmp_path, 100)
         (known,) = await store.due(1)
         if step == "claimed":
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(TaskRuns, "start", lambda *_: None)
-                await runs.begin(known, None)
+            await store.claim(
+                TaskRun(str(uuid4()), known, None, manual=False, started_at=r.database.clock.now())
+            )
         else:
             await runs.begin(known, None)
             await eventually(lambda: fetch(path, "SELECT 1 FROM acp_turns"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -16,6 +16,7 @@ from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.session_options import SessionOptions, SystemPrompt
 from pykoclaw_acp.store import session_options
 from pykoclaw_acp.store.database import Statement
+from pykoclaw_acp.transcripts.ports import ImportStore
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
 from tests.integration.callers import caller
 from tests.integration.programs import upsert_row
@@ -276,8 +277,9 @@ async def test_an_id_of_a_claude_session_is_taken(tmp_path: Path) -> None:
     folder = tmp_path / "projects/-work"
     folder.mkdir(parents=True)
     (folder / f"{begun}.jsonl").write_text("{}\n")
-    async with rig(tmp_path) as r, client(r) as wire:
-        r.sessions.transcripts = ImportedTranscripts(r.journal, str(tmp_path / "projects"))
+    store = cast("ImportStore", None)  # to know what there is, only files are looked at
+    transcripts = ImportedTranscripts(store, str(tmp_path / "projects"))
+    async with rig(tmp_path, transcripts) as r, client(r) as wire:
         await upsert_row(r.database, Conversation("wa-x", known, None, None))
         for taken in (known, begun):
             assert "another" in words(await new(wire, **{"pykoclaw.dev/sessionId": taken}))

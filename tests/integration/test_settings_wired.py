@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.lost_context import LostContext
+from pykoclaw_acp.model.turns import TurnTimes
+from pykoclaw_acp.pool.pool import WorkerPool
+from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.server import stdio
 from pykoclaw_acp.server.app import App
+from pykoclaw_acp.sessions.catalogue import ListSettings
+from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 
 OF_WORKERS = (
@@ -48,17 +56,36 @@ def settings_in(path: Path) -> Settings:
     )  # fmt: skip
 
 
-async def test_parts_have_the_values_of_settings(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
+def given(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What sessions and the pool are made with from now on."""
+    found: list[Any] = []
+    for part in (Sessions, WorkerPool):
+        monkeypatch.setattr(part, "__init__", _noting(part.__init__, found))
+    return found
+
+
+def _noting(make: Callable[..., None], found: list[Any]) -> Callable[..., None]:
+    def made(*values: Any, **named: Any) -> None:
+        found.extend(values)
+        make(*values, **named)
+
+    return made
+
+
+async def test_parts_have_the_values_of_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, values = settings_in(tmp_path), given(monkeypatch)
     places = Places(settings.data, settings.state, settings.socket)
     app = await App.start(settings, places, resident=True)
     try:
-        for part, names in (
-            (app.sessions.template, OF_WORKERS),
-            (app.sessions.times, OF_TURNS),
-            (app.pool.limits, OF_POOL),
-            (app.sessions.catalogue.settings, OF_LISTS),
+        for kind, names in (
+            (WorkerOptions, OF_WORKERS),
+            (TurnTimes, OF_TURNS),
+            (PoolLimits, OF_POOL),
+            (ListSettings, OF_LISTS),
         ):
+            (part,) = (one for one in values if isinstance(one, kind))
             has = {name: getattr(part, name) for name in names.split()}
             expected = {name: getattr(settings, name) for name in names.split()}
             assert has == {

@@ -23,7 +23,7 @@ from pykoclaw_acp import crash_points, retries
 from pykoclaw_acp.channel.frames import Interrupt
 from pykoclaw_acp.errors import RowRefused, SessionNotFound, StoreUnavailable, StoreUncertain
 from pykoclaw_acp.model.condition import DatabaseState
-from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.events import OpenTools, Text
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.store import batch, checkpoints, history_copy, migrate, preflight
@@ -620,7 +620,7 @@ async def test_claim_window_starts_after_adopted_turn_ends(tmp_path: Path) -> No
     async with rig(tmp_path, times=replace(TIMES, rejoin_window=0.05)) as r:
         session, turn = await requeued(r)
         adopted = Turn(str(uuid4()), session.id, [])
-        session.queue.go_on(adopted)
+        session.adopt(1, [adopted], {}, OpenTools())
         session.requeue(turn)
         await not_within(turn.ended.done)
         adopted.ended.set_result((None, 0))  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from tests.integration.adopting import alive, daemon, killed
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig, rig
 from tests.integration.scripted_transcripts import ScriptedTranscripts
-from tests.waiting import eventually
+from tests.waiting import eventually, running
 from tests.workers import OPTIONS
 
 __all__ = ["alive"]
@@ -125,7 +125,7 @@ async def test_words_stay_if_claude_makes_none(
         for tries in (1, 2, 3):
             await asked_times(worker, tries)
             answer(worker, title, error)
-            await eventually(lambda: not session.titling)
+            await eventually(lambda: not running("make-title"))
             assert (await r.run(session, f"say {tries + 1}")).state == TurnState.DONE
         await r.run(session, "say 5")
         assert asked(worker) == ["say 1", "say 2", "say 3"], "then it is left alone"
@@ -183,7 +183,7 @@ async def test_turn_without_an_answer_asks_for_no_title(tmp_path: Path) -> None:
         await r.run(session, "say 2")
         await eventually(lambda: asked(r.launcher.launched[-1]) == ["say 2"])
         r.launcher.launched[-1].kill()
-        await eventually(lambda: not session.titling)
+        await eventually(lambda: not running("make-title"))
         assert session.record.title == "die"
 
 

@@ -51,11 +51,10 @@ class Gate:
         monkeypatch.setattr(kind, "deliver", late)
 
 
-def fail_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def fail_once(r: Rig, session: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The next read of the log fails, as while another program has locked it; nothing is in memory."""
     session.log.forget()
-    store: Any = session.log.store
-    real = store.read
+    real = r.journal.read
     failed: list[str] = []
 
     async def read(*given: Any) -> list[Logged]:
@@ -65,18 +64,18 @@ def fail_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found: list[Logged] = await real(*given)
         return found
 
-    monkeypatch.setattr(store, "read", read)
+    monkeypatch.setattr(r.journal, "read", read)
     return failed
 
 
-def damage(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def damage(r: Rig, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log cannot be read any more; nothing is in memory."""
     session.log.forget()
 
     async def read(*_: Any) -> list[Logged]:
         raise unavailable(DatabaseState.DAMAGED, "The database is damaged.")
 
-    monkeypatch.setattr(session.log.store, "read", read)
+    monkeypatch.setattr(r.journal, "read", read)
 
 
 async def turn_is_done(r: Rig) -> None:
@@ -98,7 +97,7 @@ async def test_done_turn_is_answered_despite_failed_read(
         gate.open.clear()
         one.call(2, "session/prompt", **words(session.id, "say 3"))
         await turn_is_done(r)
-        failed = fail_once(session, monkeypatch)
+        failed = fail_once(r, session, monkeypatch)
         gate.open.set()
         assert (await one.answer(2))["result"]["stopReason"] == "end_turn"
         assert failed
@@ -116,7 +115,7 @@ async def test_client_behind_damage_is_answered(
         gate.open.clear()
         one.call(2, "session/prompt", **words(session.id, "say 3"))
         await turn_is_done(r)
-        damage(session, monkeypatch)
+        damage(r, session, monkeypatch)
         gate.open.set()
         assert (await one.answer(2))["result"]["stopReason"] == "end_turn"
         one.call(3, "session/prompt", **words(session.id, "say 1"))
@@ -140,7 +139,7 @@ async def test_damage_after_other_trouble_is_told(
         async def read(*_: Any) -> list[Logged]:
             raise unavailable(next(states, DatabaseState.DAMAGED), "The disk reports an error.")
 
-        monkeypatch.setattr(session.log.store, "read", read)
+        monkeypatch.setattr(r.journal, "read", read)
         session.log.forget()
         gate.open.set()
         assert (await one.answer(2))["result"]["stopReason"] == "end_turn"
@@ -160,7 +159,7 @@ async def test_client_behind_is_asked_after_failed_read(
         await eventually(lambda: claude.session.last_seq >= 3)
         claude.ask("q")
         await claude.asked("q")
-        failed = fail_once(claude.session, monkeypatch)
+        failed = fail_once(claude.r, claude.session, monkeypatch)
         gate.open.set()
         await eventually(lambda: failed and person.ids)
         assert not claude.answers
@@ -197,7 +196,7 @@ async def test_load_says_that_log_is_unreadable(
         await r.run(session, "say 3")
         for shown in session.subscriptions:
             await shown.reached(session.last_seq)
-        fail_once(session, monkeypatch)
+        fail_once(r, session, monkeypatch)
         params: dict[str, Any] = {"sessionId": session.id, "cwd": "/", "mcpServers": []}
         one.call(2, "session/load", **params)
         assert (await one.answer(2))["error"]["data"]["errorKind"] == "store_locked"
@@ -228,7 +227,7 @@ async def test_done_commands_prompt_is_answered_despite_failed_reads(
             gate.open.clear()
             one.call(2, "_pykoclaw.dev/prompt", session=session.id, text="say 3")
             await turn_is_done(r)
-            failed = fail_once(session, monkeypatch)
+            failed = fail_once(r, session, monkeypatch)
             gate.open.set()
             answer = await one.answer(2)
             assert (answer["result"]["state"], answer["result"]["text"]) == ("done", "0 1 2 ")

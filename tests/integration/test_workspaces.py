@@ -32,7 +32,7 @@ from pykoclaw_acp.store import events, permissions, trust
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.units import Statement
 from pykoclaw_acp.trust.watch import Watch
-from tests.integration.adopting import recovered
+from tests.integration.adopting import end_turn_tasks, recovered
 from tests.integration.asking import LONG, SOON, Person, choice, write
 from tests.integration.asking import rig as asking_rig
 from tests.integration.callers import caller
@@ -457,7 +457,7 @@ async def test_cancelled_prompts_question_fails_after_kill(
         one = await Working.begin(r, work)
         await one.prompt()
         await one.asked()
-        await one.session.stop_turns()
+        await end_turn_tasks()
     data = tmp_path / "data"
     data.chmod(0o700)
     async with asking_rig(data, **looking()) as r:

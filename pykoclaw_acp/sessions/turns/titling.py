@@ -47,7 +47,7 @@ class Titling:
             return
         if turn.ended.result()[0].state == TurnState.DONE and (words := titles.words(turn.content)):
             self._tries += 1
-            self._tasks.start(self._replace(words))
+            self._tasks.start(self._replace(words), name="make-title")
 
     @property
     def _wanted(self) -> bool:
