@@ -11,16 +11,19 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from pykoclaw_acp.link.places import DATABASE
 from pykoclaw_acp.model.events import Event, Text, UserMessage, encode
 from pykoclaw_acp.store import migrate
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.opening import OpenedDatabase, open_files
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.double import files
 
 OLD_LOGS: Final = 5  # the newest migration of versions that kept each event as a row of acp_events
 T = TypeVar("T")
+_FILES: Final[WeakKeyDictionary[Database, OpenedDatabase]] = WeakKeyDictionary()
 
 
 def place(path: Path) -> Path:
@@ -72,12 +75,37 @@ def with_old_log(data: Path, session: str, cwd: str, words: Sequence[str]) -> Pa
 
 async def open_new(path: Path) -> Database:
     """Open a database at `path`, a new one if there is none."""
-    return await Database.open(place(path))
+    return await opened(place(path))
+
+
+async def opened(path: Path, spare: Sequence[Path] = ()) -> Database:
+    """As `Database.open`, and the connections can be asked for."""
+    real = await asyncio.to_thread(path.resolve)
+    files = await open_files(real, spare, path)
+    made = Database(real, files, path.parent)
+    _FILES[made] = files
+    return made
+
+
+def files_of(database: Database) -> OpenedDatabase:
+    """The connections and files of a database that was opened here."""
+    return _FILES[database]
 
 
 async def on_writer(database: Database, work: Callable[[sqlite3.Connection], T]) -> T:
     """Do something with the connection that writes, which nothing of the program offers."""
-    return await database.writer.run(work)
+    return await files_of(database).writer.run(work)
+
+
+async def close_files(database: Database) -> None:
+    """What the end of the process does with an abandoned database that was opened here."""
+    files = files_of(database)
+    if files.checkpoints is not None:
+        await files.checkpoints.close()
+        files.checkpoints.file.close()
+    for connection in (*files.readers, files.writer):
+        await connection.close()
+    files.file.close()
 
 
 @functools.cache

@@ -62,7 +62,7 @@ class BatchWriter:
         an Exception.
         """
         try:
-            return list(self.transact(connection, units))
+            return list(self._transact(connection, units))
         except Exception as error:  # noqa: BLE001  reported to the unit's caller
             # A lock or a lost file fails all units alike; retrying each would wait each time, or
             # write a committed one twice. A full disk may have room for some of them.
@@ -83,16 +83,16 @@ class BatchWriter:
             connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
         return None
 
-    def transact(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> list[list[int]]:
+    def _transact(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> list[list[int]]:
         """Carry out all of it in one transaction; what each unit's events are numbered."""
         self._file.check()
         self._synchronize(connection, full=any(unit.durable for unit in units))
         try:
             connection.execute("BEGIN IMMEDIATE")
-            transaction = Transaction(connection, self._logs)
+            transaction = _Transaction(connection, self._logs)
             seqs = [transaction.add(unit) for unit in units]
             transaction.finish()
-            commit(connection)
+            _commit(connection)
             self._file.check_after_commit()
         except BaseException:
             self._logs = Logs()  # read anew from the file, whatever was committed
@@ -117,7 +117,7 @@ class BatchWriter:
             self._full = full
 
 
-def commit(connection: sqlite3.Connection) -> None:
+def _commit(connection: sqlite3.Connection) -> None:
     """COMMIT; raises sqlite3.Error if nothing was kept, UnsyncedCommit if that is not known.
 
     SQLite writes the frames before it has them on the disk: if that fails they would count after a
@@ -154,7 +154,7 @@ def write_nothing_new(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
-class Transaction:
+class _Transaction:
     """One transaction. Events are buffered, and inserted before any statement that
     could read them.
     """
@@ -170,7 +170,7 @@ class Transaction:
         if unit.statements:
             self._insert_events()
         for statement in unit.statements:
-            self.execute(statement)
+            self._execute(statement)
         if unit.worker is not None and not unit.events:
             self._require_newest(*unit.worker)
         worker = None if unit.worker is None else unit.worker[1]
@@ -185,7 +185,7 @@ class Transaction:
         for log_key, seq in self._replaced:
             folding.drop(self._connection, log_key, seq)
 
-    def execute(self, statement: Statement) -> None:
+    def _execute(self, statement: Statement) -> None:
         """Run a statement; raises Conflict if it changed another number of rows than it must."""
         changed = self._connection.execute(statement.sql, statement.parameters).rowcount
         if statement.rows is not None and changed != statement.rows:

@@ -95,7 +95,7 @@ class Checkpoints:
             if self._much.is_set():
                 self._pages = 0
                 self._much.clear()
-                await self._try(self.bring_in)
+                await self._try(self._bring_in)
             elif (rest := self._last + QUIET - loop.time()) > 0:
                 pause = rest
             elif not await self._try(self._empty):
@@ -117,7 +117,7 @@ class Checkpoints:
 
     # --- in the writer's thread
 
-    def bring_in(self, connection: sqlite3.Connection) -> bool:
+    def _bring_in(self, connection: sqlite3.Connection) -> bool:
         """Checkpoint while nobody writes; False if frames are left that a reader needs."""
         self.file.check()  # a database that was moved away is used without its WAL
         if self._guard is None:
@@ -134,7 +134,7 @@ class Checkpoints:
 
     def _empty(self, connection: sqlite3.Connection) -> bool:
         """Checkpoint and truncate the WAL; False if a reader needs it."""
-        if not self._size() or not self.bring_in(connection):
+        if not self._size() or not self._bring_in(connection):
             return not self._size()
         (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
         connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")

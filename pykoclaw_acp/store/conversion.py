@@ -140,7 +140,7 @@ class Conversion:
         while await self._database.read(_HAS_OLD_TURNS, (session_id,)):
             number = Statement(NUMBER_OLD_TURNS, (session_id, session_id, self._pieces.rows))
             await self._pieces.commit(self._database, Unit(statements=(number,)))
-        unit = await asyncio.to_thread(convert_piece, session_id, rows)
+        unit = await asyncio.to_thread(_converted, session_id, rows)
         crash_points.reached("log_piece_read")
         await self._pieces.commit(self._database, unit)
         crash_points.reached("log_piece_converted")
@@ -165,7 +165,7 @@ async def complete(database: Database, session_id: str) -> None:
             return
 
 
-def convert_piece(session_id: str, found: Sequence[tuple[Any, ...]]) -> Unit:
+def _converted(session_id: str, found: Sequence[tuple[Any, ...]]) -> Unit:
     """What makes rows of the new log of these old ones."""
     # Damaged texts are kept as they are.
     rows = [(seq, *(untouched(one) if one else one for one in texts)) for seq, *texts in found]

@@ -68,14 +68,14 @@ class Database:
         self.reopen_wanted = asyncio.Event()
         """Set when the database must be reopened: it may differ from what this process knows."""
         self._copy = opened.copy
-        self.writer = opened.writer
-        self.readers = ReaderPool(opened.readers)
+        self._writer = opened.writer
+        self._readers = ReaderPool(opened.readers)
         self._file = opened.file
-        self.checkpoints = opened.checkpoints
+        self._checkpoints = opened.checkpoints
         batches = BatchWriter(self._file, relaxed=opened.mode.relaxed)
         self.inherited = batches.inherited
-        self.commits = GroupCommit(opened.writer, batches, self.note_write)
-        self.further: list[Connection] = []
+        self._commits = GroupCommit(opened.writer, batches, self.note_write)
+        self._further: list[Connection] = []
         self._closing: asyncio.Task[None] | None = None
         self._uncertain = False
         self._rescued = False
@@ -125,7 +125,7 @@ class Database:
             else:
                 self.condition.require()
             try:
-                return await self.commits.commit(unit)
+                return await self._commits.commit(unit)
             except Exception as error:
                 found = trouble(error)
                 if found is None and isinstance(error, sqlite3.IntegrityError):
@@ -157,7 +157,7 @@ class Database:
         DatabaseClosed.
         """
         self._require_open()
-        return await self._reading(self.readers.read(sql, parameters, size))
+        return await self._reading(self._readers.read(sql, parameters, size))
 
     async def read_with(self, work: Callable[[Rows], T]) -> T:
         """What `work` makes of several queries: one trip to a reader's thread, in which it runs.
@@ -166,7 +166,7 @@ class Database:
         """
         self._require_open()
         return await self._reading(
-            self.readers.read_with(lambda connection: work(rows_of(connection)))
+            self._readers.read_with(lambda connection: work(rows_of(connection)))
         )
 
     async def _reading(self, reading: Coroutine[Any, Any, T]) -> T:
@@ -192,7 +192,7 @@ class Database:
         if self._closing is not None:
             await made.close()
         self._require_open()
-        self.further.append(made)
+        self._further.append(made)
         try:
             await made.run(self.journal_mode.configure)
         except BaseException:
@@ -202,8 +202,8 @@ class Database:
 
     async def disconnect(self, further: Connection) -> None:
         """Close a connection that `connect` has made."""
-        if further in self.further:
-            self.further.remove(further)
+        if further in self._further:
+            self._further.remove(further)
         await further.close()
 
     def require_writable(self) -> None:
@@ -224,8 +224,8 @@ class Database:
         """
         if self._file.log_is_new:  # another program has changed the journal mode
             self.reopen_wanted.set()
-        if self.checkpoints is not None:
-            self.checkpoints.written(units)
+        if self._checkpoints is not None:
+            self._checkpoints.written(units)
 
     async def probe(self) -> None:
         """Wait for the writer to answer, an error included; for the watchdog: never returns if it
@@ -233,7 +233,7 @@ class Database:
         """
         if self._closing is None and self._copy is None:
             try:
-                await self.commits.answered()
+                await self._commits.answered()
             except Exception as error:
                 if (found := trouble(error)) is None:
                     raise
@@ -278,7 +278,7 @@ class Database:
 
     async def _probe_write(self) -> Exception | None:
         if self._copy is None:
-            error = await self.commits.probe_write()
+            error = await self._commits.probe_write()
             if error is None or result_code(error) != sqlite3.SQLITE_READONLY:
                 return error
             # A file that SQLite opened on a read-only disk stays read-only in this process.
@@ -293,7 +293,7 @@ class Database:
     async def _rescue_log(self) -> bool:
         """Checkpoint a WAL whose file was removed; the database can be reopened then."""
         try:
-            busy = await self.writer.run(
+            busy = await self._writer.run(
                 lambda c: c.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             )
         except sqlite3.Error as error:
@@ -309,14 +309,14 @@ class Database:
     async def _close(self) -> None:
         self._watching.cancel()
         await asyncio.wait([self._watching])
-        await self.commits.drain()
-        if self.checkpoints is not None:
-            await self.checkpoints.stop()
+        await self._commits.drain()
+        if self._checkpoints is not None:
+            await self._checkpoints.stop()
         try:
             self._file.check()
         except (FileGone, OSError) as error:
             if isinstance(error, LogMissing) and self._rescued:
-                await self.close_files()
+                await self._close_files()
                 return
             log.warning(
                 "The database's files are left as they are",
@@ -326,22 +326,22 @@ class Database:
             # Closing would delete the WAL at the path, which is another file's.
             ABANDONED.append(self)
             return
-        await self.close_files()
+        await self._close_files()
 
-    async def close_files(self) -> None:
+    async def _close_files(self) -> None:
         """Close its files as they are at the path."""
-        while self.further:
-            await self.disconnect(self.further[-1])
-        await self.readers.close()
-        if self.checkpoints is not None:
-            await self.checkpoints.close()
+        while self._further:
+            await self.disconnect(self._further[-1])
+        await self._readers.close()
+        if self._checkpoints is not None:
+            await self._checkpoints.close()
         try:
-            await self.writer.run(self.journal_mode.tidy)
+            await self._writer.run(self.journal_mode.tidy)
         finally:
-            await self.writer.close()
+            await self._writer.close()
             self._file.close()
-            if self.checkpoints is not None:
-                self.checkpoints.file.close()
+            if self._checkpoints is not None:
+                self._checkpoints.file.close()
             if self.limited and self._copy is not None:
                 await asyncio.to_thread(history_copy.remove, self._copy)
 

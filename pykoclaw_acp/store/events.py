@@ -39,7 +39,7 @@ PAGE_SIZE: Final = 1024 * 1024  # characters after which a page ends
 LAST_SEQ: Final = 2**63 - 1  # that a row can have
 PLAN_WITHIN: Final = 20_000  # seqs at the end of a log in which a plan is looked for
 # Each part has the limit: else all that follows would be sorted for every page.
-PAGE_QUERY: Final = (
+_PAGE: Final = (
     "SELECT * FROM (SELECT e.first_seq, e.seq, t.turn_id, e.cuts, e.payload FROM"  # noqa: S608  constant
     f" (SELECT * FROM acp_log WHERE log_key = {LOG_KEY} AND seq > ? ORDER BY seq LIMIT ?) AS e"
     " LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = e.turn) AS new"
@@ -124,11 +124,11 @@ async def read(database: Database, session_id: str, after: int, limit: int) -> l
 
     If the cursor lies inside of a folded message, the first event is the rest of it.
     """
-    found = await database.read(PAGE_QUERY, page(session_id, after, limit), PAGE_SIZE)
+    found = await database.read(_PAGE, _page(session_id, after, limit), PAGE_SIZE)
     return await in_pieces(_decoded(after, found))
 
 
-def page(session_id: str, after: int, limit: int) -> tuple[object, ...]:
+def _page(session_id: str, after: int, limit: int) -> tuple[object, ...]:
     """Parameters of the query for a page."""
     return (session_id, after, limit, session_id, session_id, after, limit, limit)
 
@@ -136,13 +136,13 @@ def page(session_id: str, after: int, limit: int) -> tuple[object, ...]:
 def _decoded(after: int, rows: Sequence[tuple[Any, ...]]) -> Generator[None, None, list[Logged]]:
     done: list[Logged] = []
     for one in rows:
-        done.append(logged(after, one))
+        done.append(_logged(after, one))
         yield
     return done
 
 
-def logged(after: int, row: tuple[Any, ...]) -> Logged:
-    """An event of a row of PAGE_QUERY, as far as it is after this position."""
+def _logged(after: int, row: tuple[Any, ...]) -> Logged:
+    """An event of a row of _PAGE, as far as it is after this position."""
     first, seq, turn_id, cuts, payload = row
     event = rest(decode(payload), first, cuts, after)
     return Logged(seq, turn_id, event, len(payload), count=seq - max(first - 1, after))

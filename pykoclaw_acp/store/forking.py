@@ -119,7 +119,7 @@ _RUN: Final = (
 )
 
 
-class CopiedTable(NamedTuple):
+class _CopiedTable(NamedTuple):
     """A table's statements, and their parameters, in which `after` and `upto` are keys."""
 
     left: str
@@ -143,7 +143,7 @@ async def fork(database: Database, fork: Fork, clock: int) -> None:
     crash_points.reached("fork_begun")
     try:
         for table in _tables(fork):
-            await copy_table(database, table)
+            await _copy(database, table)
         statements = tuple(_show(fork))
         said = events.rows(own, None, fork.said)
         await database.commit(Unit(statements, said, durable=True))
@@ -174,32 +174,32 @@ def _abandoned(session_id: str) -> Statement:
     return Statement(f"{_ABANDON} AND acp_session_id = ?", (sessions.now_ms(), session_id))
 
 
-def _tables(fork: Fork) -> Iterator[CopiedTable]:
+def _tables(fork: Fork) -> Iterator[_CopiedTable]:
     source, own, upto = fork.source, fork.session_id, fork.point.upto
     claude = "" if fork.point.memory.branch is None else fork.point.memory.branch.source
-    yield CopiedTable(
+    yield _CopiedTable(
         _LOG[0], lambda after, limit: (source, after, upto, limit),
         _LOG[1], lambda after, end: (own, after, after, source, after, end), 0,
     )  # fmt: skip
-    yield CopiedTable(
+    yield _CopiedTable(
         _OLD_LOG[0], lambda after, limit: (source, after, upto, limit),
         _OLD_LOG[1], lambda after, end: (own, own, source, after, end), 0,
     )  # fmt: skip
-    yield CopiedTable(
+    yield _CopiedTable(
         _TURNS[0], lambda after, limit: (source, upto, after, limit),
         _TURNS[1], lambda after, end: (own, own, source, upto, after, end), "",
     )  # fmt: skip
-    yield CopiedTable(
+    yield _CopiedTable(
         _KNOWN[0], lambda after, limit: (source, after, limit),
         _KNOWN[1], lambda after, end: (own, source, after, end), "",
     )  # fmt: skip
-    yield CopiedTable(
+    yield _CopiedTable(
         _RUN[0], lambda after, limit: (source, after, limit),
         _RUN[1], lambda after, end: (own, claude, source, after, end), "",
     )  # fmt: skip
 
 
-async def copy_table(database: Database, table: CopiedTable) -> None:
+async def _copy(database: Database, table: _CopiedTable) -> None:
     """Copy the rows of a table in pieces, so that others can write between them."""
     pieces, after = Pieces(), table.first
     while rows := await database.read(table.left, table.of_left(after, pieces.rows)):

@@ -29,7 +29,7 @@ class GroupCommit:
         """`written` is called after each transaction, with its units."""
         self._writer = writer
         self._written = written
-        self.batches = batches
+        self._batches = batches
         self._waiting: list[tuple[Unit, asyncio.Future[list[int]]]] = []
         self._writing: list[tuple[Unit, asyncio.Future[list[int]]]] = []
         self._idle = asyncio.Event()
@@ -54,7 +54,7 @@ class GroupCommit:
 
     async def probe_write(self) -> Exception | None:
         """Try to write; returns the error, if there is one."""
-        return await self._writer.run(self.batches.probe)
+        return await self._writer.run(self._batches.probe)
 
     async def drain(self) -> None:
         """Wait until everything queued is committed."""
@@ -64,7 +64,7 @@ class GroupCommit:
         self._idle.clear()
         self._writing, self._waiting = self._waiting[:BATCH_LIMIT], self._waiting[BATCH_LIMIT:]
         units = [unit for unit, _ in self._writing]
-        self._writer.post(partial(self.batches.write, units=units), self._done)
+        self._writer.post(partial(self._batches.write, units=units), self._done)
 
     def _done(self, outcomes: list[list[int] | Exception]) -> None:
         batch, self._writing = self._writing, []

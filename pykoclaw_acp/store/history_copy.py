@@ -57,7 +57,7 @@ def make(path: Path, directories: Sequence[Path]) -> Path | None:
             place.mkdir(mode=0o700)
             place.chmod(0o700)  # whatever the umask is
             for name in sources:
-                copy_file(name, place / name.name)
+                _copy(name, place / name.name)
         except OSError as error:
             log.info(
                 "A copy cannot be made here",
@@ -108,7 +108,7 @@ def probe(path: Path) -> Exception | None:
     return None
 
 
-def copy_file(source: Path, target: Path) -> None:
+def _copy(source: Path, target: Path) -> None:
     """Copy a file to a new one, which only we can read."""
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as written, source.open("rb") as read:

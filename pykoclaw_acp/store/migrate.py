@@ -113,7 +113,7 @@ def apply(connection: sqlite3.Connection, migrations: list[Migration], path: Pat
             connection.execute("BEGIN IMMEDIATE")
             # Whoever held the lock before us may have applied it.
             if migration in pending(connection, migrations, path):
-                apply_one(connection, migration)
+                _apply_one(connection, migration)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             said = f"The migration {migration.name} failed on the database {path}: {error}. Nothing of it was kept."
@@ -139,7 +139,7 @@ def _version(migration: Migration) -> int:
     return migration.version
 
 
-def apply_one(connection: sqlite3.Connection, migration: Migration) -> None:
+def _apply_one(connection: sqlite3.Connection, migration: Migration) -> None:
     """Carry out a migration, and record that it was."""
     for statement in split(migration.sql):
         connection.execute(statement)

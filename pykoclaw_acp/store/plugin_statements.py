@@ -70,7 +70,7 @@ class _Guarded:
     async def open(cls, database: Database, *, reads_only: bool) -> _Guarded:
         connection = await database.connect()
         try:
-            guard = await connection.run(partial(prepare, reads_only=reads_only))
+            guard = await connection.run(partial(_prepare, reads_only=reads_only))
         except BaseException:
             await database.disconnect(connection)
             raise
@@ -196,7 +196,7 @@ def _statements(script: str) -> Iterator[str]:
 # --- in the threads of the connections
 
 
-def prepare(connection: sqlite3.Connection, *, reads_only: bool) -> Guard:
+def _prepare(connection: sqlite3.Connection, *, reads_only: bool) -> Guard:
     """Set up a new connection, and guard it."""
     connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
     return Guard(connection, reads_only=reads_only)
@@ -206,7 +206,7 @@ def _read(one: _Guarded, call: DatabaseCall, connection: sqlite3.Connection) -> 
     """Run a reading statement; returns None for one that writes."""
     one.guard.start(READ_TIME)
     try:
-        return execute(connection, call.statements[0])
+        return _execute(connection, call.statements[0])
     except sqlite3.Error as error:
         if one.guard.wants_write and not one.guard.refused:
             return None
@@ -221,14 +221,14 @@ def _transact(
 ) -> list[SqlResult]:
     one.guard.start(WRITE_TIME)  # forgets what was refused before
     try:
-        run_own(one, "BEGIN IMMEDIATE", connection)
+        _run_own(one, "BEGIN IMMEDIATE", connection)
         one.guard.start(WRITE_TIME)
         file.check()
         results = []
         for statement in statements:
             one.guard.begin(statement.sql)
-            results.append(execute(connection, statement))
-        run_own(one, "COMMIT", connection)
+            results.append(_execute(connection, statement))
+        _run_own(one, "COMMIT", connection)
     except sqlite3.Error as error:
         raise _explained(error, one.guard, WRITE_TIME) from error
     finally:
@@ -238,7 +238,7 @@ def _transact(
     return results
 
 
-def run_own(one: _Guarded, sql: str, connection: sqlite3.Connection) -> None:
+def _run_own(one: _Guarded, sql: str, connection: sqlite3.Connection) -> None:
     """Run a statement that is not the plugin's."""
     # SQLite counts the steps of a cached statement over all its runs, so that one in many is asked
     # about; if it was interrupted, it may have had its effect all the same.
@@ -248,7 +248,7 @@ def run_own(one: _Guarded, sql: str, connection: sqlite3.Connection) -> None:
 
 def _roll_back(one: _Guarded, connection: sqlite3.Connection) -> None:
     try:
-        run_own(one, "ROLLBACK", connection)
+        _run_own(one, "ROLLBACK", connection)
     except sqlite3.Error as error:
         log.error(
             "A plugin's transaction cannot be undone", action="rollback_failed", error=str(error)
@@ -257,7 +257,7 @@ def _roll_back(one: _Guarded, connection: sqlite3.Connection) -> None:
         connection.close()  # gives the write lock back
 
 
-def execute(connection: sqlite3.Connection, statement: SqlStatement) -> SqlResult:
+def _execute(connection: sqlite3.Connection, statement: SqlStatement) -> SqlResult:
     """Run a statement of the plugin."""
     if statement.many:
         given = map(frames.from_parameters, cast("list[Parameters]", statement.parameters))

@@ -24,7 +24,7 @@ class ReaderPool:
     """
 
     def __init__(self, readers: list[Connection]) -> None:
-        self.readers = readers
+        self._readers = readers
         self._idle = list(readers)
         self._waiting: dict[object, deque[asyncio.Future[Connection]]] = {}  # by whom for
         self._queries = Tasks()
@@ -43,7 +43,7 @@ class ReaderPool:
     async def close(self) -> None:
         """Wait for running queries, then close the connections."""
         await asyncio.gather(*self._queries, return_exceptions=True)
-        for reader in self.readers:
+        for reader in self._readers:
             await reader.close()
 
     async def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:

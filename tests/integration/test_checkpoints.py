@@ -17,24 +17,19 @@ import pytest
 
 import pykoclaw_acp
 from pykoclaw_acp.store import checkpoints
-from pykoclaw_acp.store.checkpoints import Checkpoints
 from pykoclaw_acp.store.connection import LOCK_WAIT
 from pykoclaw_acp.store.database import Database, NewEvent, Unit
 from pykoclaw_acp.store.engine import Engine
 from pykoclaw_acp.store.sqlite import sqlite3
-from tests.databases import on_writer
+from tests.databases import on_writer, opened
 from tests.integration.rows import NEW_SESSION, SESSION, create
+from tests.statements import watched
 from tests.waiting import eventually, running
 
 PAGE = 4096
 STEP_BYTES = (
     4 * checkpoints.STEP * PAGE
 )  # a step is an estimate, and what comes meanwhile is written behind it
-
-
-def _of(database: Database) -> Checkpoints:
-    assert database.checkpoints is not None
-    return database.checkpoints
 
 
 @pytest.fixture
@@ -98,7 +93,7 @@ def logged(path: Path) -> int:
 
 @pytest.mark.usefixtures("never_quiet", "other")
 async def test_while_commits_go_on_the_log_stays_small(path: Path, engine: str) -> None:
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         await database.commit(NEW_SESSION)
         largest = 0
@@ -115,7 +110,7 @@ async def test_while_commits_go_on_the_log_stays_small(path: Path, engine: str) 
 
 @pytest.mark.usefixtures("quick", "other")
 async def test_when_it_is_quiet_the_log_is_emptied(path: Path, engine: str) -> None:
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         for commits in (1, 20):
             await database.commit(NEW_SESSION) if commits == 1 else await write(database, commits)
@@ -134,7 +129,7 @@ async def test_earlier_daemons_log_is_checkpointed_without_commit(
     other.execute("UPDATE conversations SET cwd = 'left'")
     before = wal(path)
     assert before > 0
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         await eventually(lambda: wal(path) == 0)
     finally:
@@ -145,7 +140,7 @@ async def test_earlier_daemons_log_is_checkpointed_without_commit(
 async def test_reader_holds_wal_until_it_leaves(
     path: Path, engine: str, other: sqlite3.Connection
 ) -> None:
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         await database.commit(NEW_SESSION)
         other.execute("BEGIN")
@@ -168,9 +163,11 @@ async def test_reader_holds_wal_until_it_leaves(
 
 @pytest.mark.usefixtures("quick", "affected")
 async def test_nothing_is_brought_in_while_another_program_writes(
-    path: Path, other: sqlite3.Connection
+    path: Path, other: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = await Database.open(path)
+    looks: list[str] = []
+    guard = watched(monkeypatch, checkpoints)
+    database = await opened(path)
     try:
         await database.commit(NEW_SESSION)
         await eventually(lambda: wal(path) == 0)
@@ -178,21 +175,11 @@ async def test_nothing_is_brought_in_while_another_program_writes(
         other.execute("BEGIN IMMEDIATE")
         other.execute("UPDATE conversations SET cwd = 'x'")
         untouched = path.read_bytes()
-        looks: list[bool] = []
-        checkpoints = _of(database)
-        tried = checkpoints.bring_in
-
-        def look(connection: sqlite3.Connection) -> bool:
-            looks.append(tried(connection))
-            return looks[-1]
-
-        checkpoints.bring_in = look  # type: ignore[method-assign]
+        guard.before = lambda _, sql, __: looks.append(sql)
         await eventually(lambda: len(looks) >= 3)
-        assert not any(looks)
         assert path.read_bytes() == untouched
         other.execute("COMMIT")
         await eventually(lambda: wal(path) == 0)
-        assert looks[-1]
         assert path.read_bytes() != untouched
     finally:
         await database.close()
@@ -215,13 +202,13 @@ async def test_nobody_can_write_during_a_checkpoint_of_ours(
             except sqlite3.OperationalError as error:
                 refused.append(str(error))
 
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         await database.commit(NEW_SESSION)
-        await on_writer(database, lambda connection: connection.set_trace_callback(during))
         with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
             other.execute("PRAGMA busy_timeout=0")
-            assert await on_writer(database, _of(database).bring_in)
+            await on_writer(database, lambda connection: connection.set_trace_callback(during))
+            await eventually(lambda: refused)
             await on_writer(database, lambda connection: connection.set_trace_callback(None))
     finally:
         await database.close()
@@ -230,7 +217,7 @@ async def test_nobody_can_write_during_a_checkpoint_of_ours(
 
 @pytest.mark.usefixtures("quick", "other")
 async def test_writer_lock_timeout_is_unchanged_by_checkpoint(path: Path, engine: str) -> None:
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         await database.commit(NEW_SESSION)
         await eventually(lambda: wal(path) == 0)
@@ -245,7 +232,7 @@ async def test_writer_lock_timeout_is_unchanged_by_checkpoint(path: Path, engine
 @pytest.mark.usefixtures("quick", "affected")
 async def test_file_in_rollback_mode_has_checkpoints_once_wal(tmp_path: Path) -> None:
     path = tmp_path / "new.db"
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         await database.commit(NEW_SESSION)
         await eventually(lambda: not running("checkpoints"))

@@ -30,7 +30,6 @@ from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.protocol.control.rules import RemoveRuleParams
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import (
-    batch,
     conversations,
     cursors,
     deletion,
@@ -52,6 +51,7 @@ from tests.integration.linked import INITIALIZE, Front, front
 from tests.integration.linked import words as prompt
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Client, Rig, hanging, rig
+from tests.statements import Statements, watched
 from tests.waiting import eventually
 
 ONE: Final = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
@@ -61,6 +61,11 @@ THREE: Final = "33333333-cccc-4ccc-8ccc-cccccccccccc"
 FORMS: Final = pytest.mark.parametrize(
     "old_until", [0, 35, 100], ids=["new rows", "both", "old rows"]
 )
+
+
+@pytest.fixture(autouse=True)
+def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
+    return watched(monkeypatch)
 
 
 @pytest.fixture
@@ -211,20 +216,20 @@ async def test_each_old_seq_leads_to_its_event(database: Database, old_until: in
 
 
 @pytest.fixture
-def changed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def changed(monkeypatch: pytest.MonkeyPatch, statements: Statements) -> list[int]:
     """The number of rows that each transaction changed; pieces have 50 rows at most."""
     monkeypatch.setattr(pieces, "SMALLEST", 10)
     monkeypatch.setattr(pieces, "LARGEST", 50)
-    real, counts = batch.BatchWriter.transact, list[int]()
+    begun, counts = 0, list[int]()
 
-    def counting(self: Any, connection: sqlite3.Connection, units: Sequence[Unit]) -> Any:
-        before = connection.total_changes
-        try:
-            return real(self, connection, units)
-        finally:
-            counts.append(connection.total_changes - before)
+    def counting(connection: sqlite3.Connection, sql: str, _: object) -> None:
+        nonlocal begun
+        if sql == "BEGIN IMMEDIATE":
+            begun = connection.total_changes
+        elif sql in ("COMMIT", "ROLLBACK"):
+            counts.append(connection.total_changes - begun)
 
-    monkeypatch.setattr(batch.BatchWriter, "transact", counting)
+    statements.before = counting
     return counts
 
 
@@ -470,18 +475,16 @@ async def require_merged(database: Database) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("piece", [1, 1000])
 async def test_merge_failing_at_any_statement_is_completed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statements: Statements, piece: int
 ) -> None:
     """What a kill at that statement leaves: its transaction is rolled back."""
     monkeypatch.setattr(pieces, "SMALLEST", piece)
     monkeypatch.setattr(pieces, "LARGEST", piece)
-    real = batch.Transaction.execute
     left = itertools.count()
 
-    def breaking(self: Any, statement: Statement) -> None:
-        if next(left) == at:
+    def breaking(_: sqlite3.Connection, sql: str, __: object) -> None:
+        if sql.startswith(("INSERT", "UPDATE", "DELETE")) and next(left) == at:
             raise sqlite3.OperationalError("disk I/O error")
-        real(self, statement)
 
     for at in itertools.count():
         path = tmp_path / f"{at}.db"
@@ -492,14 +495,14 @@ async def test_merge_failing_at_any_statement_is_completed(
             await Conversion(database, lambda: True).run()
             before = await shown(database)
             left = itertools.count()
-            with monkeypatch.context() as patched:
-                patched.setattr(batch.Transaction, "execute", breaking)
-                try:
-                    await conversations.unite(database, kept=())
-                except sqlite3.OperationalError:
-                    failed = True
-                else:
-                    failed = False
+            statements.before = breaking
+            try:
+                await conversations.unite(database, kept=())
+            except sqlite3.OperationalError:
+                failed = True
+            else:
+                failed = False
+            statements.before = lambda *_: None
             if failed:
                 if not await conversations.aliases(database):
                     assert await shown(database) == before

@@ -37,14 +37,13 @@ from pykoclaw_acp.store import (
     conversion,
     deletion,
     events,
-    forking,
     imports,
     pieces,
     preflight,
     turns,
 )
 from pykoclaw_acp.store.conversion import Conversion
-from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -221,13 +220,18 @@ async def test_fork_during_conversion_has_whole_history(
 ) -> None:
     async with rig(tmp_path) as r:
         session = await old_session(r)
-        both, copy = converter(r), forking.copy_table
+        both, read, steps = converter(r), r.database.read, asyncio.Lock()
 
-        async def meanwhile(database: Database, table: forking.CopiedTable) -> None:
-            await copy(database, table)
-            await both.step(session)
+        async def meanwhile(
+            sql: str, parameters: tuple[Any, ...] = (), size: int | None = None
+        ) -> list[tuple[Any, ...]]:
+            rows = await read(sql, parameters, size)
+            if not rows and "ORDER BY" in sql and not steps.locked():  # of a table that is copied
+                async with steps:
+                    await both.step(session)
+            return rows
 
-        monkeypatch.setattr(forking, "copy_table", meanwhile)
+        monkeypatch.setattr(r.database, "read", meanwhile)
         made, _ = await r.sessions.forks.fork(await r.sessions.get(session), "/", (), ())
         assert (await places(r, made.id))[: len(OLD)] == list(range(1, len(OLD) + 1))
         await check(r, session, OLD)
@@ -306,14 +310,14 @@ async def test_session_deleted_or_pruned_during_conversion_is_gone(
         session = await old_session(r)
         both = converter(r)
         await both.step(session)
-        convert = conversion.convert_piece
+        commit = r.database.commit
 
-        def late(*given: Any, **more: Any) -> Unit:
-            asyncio.run_coroutine_threadsafe(deletion.delete(r.database, session), loop).result(30)
-            return convert(*given, **more)
+        async def late(unit: Unit, *, patient: bool = False) -> list[int]:
+            monkeypatch.setattr(r.database, "commit", commit)
+            await deletion.delete(r.database, session)
+            return await commit(unit, patient=patient)
 
-        loop = asyncio.get_running_loop()
-        monkeypatch.setattr(conversion, "convert_piece", late)
+        monkeypatch.setattr(r.database, "commit", late)
         running = asyncio.create_task(both.run())
         await asyncio.wait_for(running, 30)
         assert await r.database.read("SELECT COUNT(*) FROM acp_log") == [(0,)]

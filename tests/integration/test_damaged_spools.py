@@ -18,10 +18,8 @@ from pykoclaw_acp.channel.spec import WorkerIdentity
 from pykoclaw_acp.model.events import Failure, Text
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.store import batch
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.store.units import Unit
 from tests.databases import on_writer
 from tests.integration.adopting import (
     _write_spool,
@@ -35,6 +33,7 @@ from tests.integration.adopting import (
 )
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig, hanging, rig
+from tests.statements import watched
 from tests.waiting import eventually
 
 __all__ = ["alive"]
@@ -114,14 +113,12 @@ async def test_frame_that_sqlite_refuses_is_a_gap(
         session, turn, channel = await hanging(first)
     spool(channel, turn.turn_id)
     await die(alive)
-    add = batch.Transaction.add
 
-    def refusing(self: Any, unit: Unit) -> list[int]:
-        if any("w3 " in event.payload for event in unit.events):
+    def refusing(_: sqlite3.Connection, sql: str, parameters: object) -> None:
+        if sql.startswith("INSERT INTO acp_log ") and "w3 " in str(parameters):
             raise sqlite3.DataError("string or blob too big")
-        return add(self, unit)
 
-    monkeypatch.setattr(batch.Transaction, "add", refusing)
+    watched(monkeypatch).before = refusing
     async with daemon(tmp_path) as after:
         assert await after.states() == {turn.turn_id: "done"}
         assert plain(await texts(after, session)) == "w1 w2 [gap] w4 w5 "

@@ -15,7 +15,7 @@ from pykoclaw_acp.store import events
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.sqlite import sqlite3
-from tests.databases import on_writer, open_new
+from tests.databases import on_writer, open_new, opened
 from tests.integration.rows import NEW_SESSION, SESSION
 
 CALL = ToolStarted("call", "Bash", "ls", "execute")
@@ -70,7 +70,7 @@ async def test_the_next_daemon_continues_the_log(tmp_path: Path, at: int) -> Non
     await log(first, *[Text("m", f"w{number} ") for number in range(3)])
     bad = await damage(first, at)
     await first.close()
-    second = await Database.open(tmp_path / "pykoclaw.db")
+    second = await opened(tmp_path / "pykoclaw.db")
     await log(second, Text("m", "w3 "), CALL)
     assert bad in await payloads(second)
     found = await shown(second)

@@ -15,18 +15,17 @@ from pykoclaw_acp.sessions import deliveries
 from pykoclaw_acp.sessions.left_runs import LeftRuns
 from pykoclaw_acp.sessions.limit_resuming import LimitResumer
 from pykoclaw_acp.store import changes, limit_waits, preflight
-from pykoclaw_acp.store.batch import Transaction
 from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.logs import Log, Logs
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.store.units import Statement
 from tests.integration.delivering import attached, delivering, name
 from tests.integration.limit_waiting import waiting
 from tests.integration.queueing import enqueue, execute, fetch, status
 from tests.integration.rig import rig
 from tests.integration.scheduling import logs, scheduling, task
+from tests.statements import Statements, watched
 from tests.waiting import eventually, not_within
 
 WHILE = 1.0  # s; many times as long as a change needs to be noticed
@@ -62,17 +61,21 @@ def damage_log(monkeypatch: pytest.MonkeyPatch, session: str) -> None:
     monkeypatch.setattr(Logs, "of", damaged)
 
 
-def damage_writes(monkeypatch: pytest.MonkeyPatch, begin: str, value: str) -> list[str]:
+@pytest.fixture(autouse=True)
+def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
+    return watched(monkeypatch)
+
+
+def damage_writes(statements: Statements, begin: str, value: str) -> list[str]:
     """Statements that begin so meet damage if they have this value; returns those that did."""
-    execute_one, met = Transaction.execute, list[str]()
+    met = list[str]()
 
-    def damaged(self: Transaction, statement: Statement) -> None:
-        if statement.sql.startswith(begin) and value in statement.parameters:
-            met.append(statement.sql)
+    def damaged(_: sqlite3.Connection, sql: str, parameters: Any) -> None:
+        if sql.startswith(begin) and value in parameters:
+            met.append(sql)
             raise failure()
-        execute_one(self, statement)
 
-    monkeypatch.setattr(Transaction, "execute", damaged)
+    statements.before = damaged
     return met
 
 
@@ -81,13 +84,13 @@ def unreadable() -> Exception:
 
 
 async def test_damaged_delivery_and_count_wait_long(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, statements: Statements
 ) -> None:
     async with rig(tmp_path) as r:
         (hurt, _), (well, client) = await attached(r), await attached(r)
         bad = enqueue(path, name(hurt), "news")
         damage_log(monkeypatch, hurt.id)
-        met = damage_writes(monkeypatch, "INSERT INTO acp_deliveries", bad)
+        met = damage_writes(statements, "INSERT INTO acp_deliveries", bad)
         async with delivering(r):
             await eventually(lambda: met)
             await eventually(lambda: r.database.condition.is_writable)
@@ -148,23 +151,21 @@ async def test_delivery_is_shown_beside_damaged_imported_turns(
 
 
 async def test_damaged_claim_rests_and_others_run(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, path: Path, statements: Statements
 ) -> None:
     async with rig(tmp_path) as r:
         hurt, well = task(path, "wa-1", "say 1"), task(path, "wa-2", "say 1")
-        met = damage_writes(monkeypatch, "INSERT INTO acp_task_runs", hurt)
+        met = damage_writes(statements, "INSERT INTO acp_task_runs", hurt)
         async with scheduling(r):
             await eventually(lambda: met and logs(path, well))
             await not_within(lambda: len(met) > 1, WHILE)
         assert r.database.condition.troubles == 1
 
 
-async def test_damaged_wait_rests_and_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_damaged_wait_rests_and_others_go_on(tmp_path: Path, statements: Statements) -> None:
     async with rig(tmp_path) as r:
         hurt, well = await waiting(r), await waiting(r)
-        met = damage_writes(monkeypatch, "INSERT INTO acp_turns", hurt.id)
+        met = damage_writes(statements, "INSERT INTO acp_turns", hurt.id)
         limits, looking = LimitResumer(r.sessions, r.journal), changes.Changes(r.database.path)
         looking.tell(limits.changed)
         running = [asyncio.create_task(limits.run()), asyncio.create_task(looking.run())]
@@ -177,7 +178,7 @@ async def test_damaged_wait_rests_and_others_go_on(
 
 
 async def test_damaged_run_keeps_no_other_from_tidying(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, path: Path, statements: Statements
 ) -> None:
     runs = "SELECT turn_id FROM acp_task_runs ORDER BY started_at"
     async with rig(tmp_path) as r:
@@ -189,7 +190,7 @@ async def test_damaged_run_keeps_no_other_from_tidying(
         first, second = (turn for (turn,) in fetch(path, runs))
         execute(path, "DELETE FROM scheduled_tasks")
         execute(path, "UPDATE acp_sessions SET auxiliary = 1")
-        damage_writes(monkeypatch, "DELETE FROM acp_task_runs", first)
+        damage_writes(statements, "DELETE FROM acp_task_runs", first)
         await LeftRuns(r.sessions, SqlTaskStore(r.database)).tidy()
         assert fetch(path, runs) == [(first,)]
         assert second != first

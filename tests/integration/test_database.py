@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.database import Database, DatabaseClosed, NewEvent, Statement, Unit
 from pykoclaw_acp.store.engine import Engine
 from pykoclaw_acp.store.sqlite import ENGINE, sqlite3
-from tests.databases import on_writer
+from tests.databases import files_of, on_writer, opened
 from tests.integration.rows import NEW_SESSION, SESSION, create
 from tests.waiting import eventually
 
@@ -42,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def database(path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(path)
+    database = await opened(path)
     yield database
     await database.close()
 
@@ -74,7 +73,7 @@ async def pragma(database: Database, name: str) -> Any:
 async def test_a_new_file_is_private_and_wal(path: Path) -> None:
     previous = os.umask(0)
     try:
-        database = await Database.open(path)
+        database = await opened(path)
     finally:
         os.umask(previous)
     try:
@@ -95,7 +94,7 @@ async def test_database_behind_a_link_is_watched_there(path: Path, tmp_path: Pat
     real = tmp_path / "disk"
     real.mkdir()
     path.symlink_to(real / "pykoclaw.db")
-    database = await Database.open(path)
+    database = await opened(path)
     changed = asyncio.Event()
     changes = Changes(database.path)
     changes.tell(changed)
@@ -130,7 +129,7 @@ async def test_every_connection_has_foreign_keys_off(
         return made
 
     monkeypatch.setattr(sqlite3, "connect", built_otherwise)
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         assert await pragma(database, "foreign_keys") == 0
         further = await database.connect()
@@ -157,7 +156,7 @@ async def test_rows_of_missing_tasks_can_be_written(database: Database) -> None:
 @fixed_engine
 async def test_a_fixed_engine_makes_an_existing_file_wal(path: Path) -> None:
     create(path, "DELETE")
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         assert await pragma(database, "journal_mode") == "wal"
     finally:
@@ -169,7 +168,7 @@ async def test_the_change_to_wal_waits_for_a_writer(path: Path) -> None:
     create(path, "DELETE")
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        opening = asyncio.create_task(Database.open(path))
+        opening = asyncio.create_task(opened(path))
         asyncio.get_running_loop().call_later(0.3, other.execute, "COMMIT")
         database = await opening
         try:
@@ -182,12 +181,12 @@ async def test_the_change_to_wal_waits_for_a_writer(path: Path) -> None:
 async def test_file_that_cannot_become_wal_is_used_unchanged(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await (await Database.open(path)).close()
+    await (await opened(path)).close()
     monkeypatch.setattr("pykoclaw_acp.store.journal_mode.BUSY_TIMEOUT", 0.1)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("PRAGMA journal_mode=DELETE")
         other.execute("BEGIN IMMEDIATE")
-        database = await Database.open(path)
+        database = await opened(path)
         try:
             assert await pragma(database, "journal_mode") == "delete"
             assert await pragma(database, "synchronous") == 2
@@ -200,7 +199,7 @@ async def test_file_that_cannot_become_wal_is_used_unchanged(
 
 @pytest.mark.usefixtures("affected_engine")
 async def test_affected_engine_avoids_wal_and_syncs_every_commit(path: Path) -> None:
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         await database.commit(NEW_SESSION)
         assert await pragma(database, "journal_mode") == "delete"
@@ -221,7 +220,7 @@ async def test_affected_engine_keeps_wal_without_checkpoint_in_commit(
     with closing(sqlite3.connect(path)) as other:
         other.execute("PRAGMA wal_autocheckpoint=0")
         assert len(other.execute("SELECT * FROM conversations").fetchall()) == 200
-        database = await Database.open(path)
+        database = await opened(path)
         try:
             assert await pragma(database, "journal_mode") == "wal"
             await database.commit(NEW_SESSION)
@@ -249,7 +248,7 @@ sys.stdin.read()
 
 @pytest.mark.usefixtures("affected_engine")
 async def test_file_that_becomes_wal_is_opened_anew(path: Path) -> None:
-    database = await Database.open(path)
+    database = await opened(path)
     await database.commit(NEW_SESSION)
     assert not database.reopen_wanted.is_set()
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
@@ -262,7 +261,7 @@ async def test_file_that_becomes_wal_is_opened_anew(path: Path) -> None:
         assert database.reopen_wanted.is_set()
         assert await automatic_checkpoints(database) == 0
         await database.close()
-        database = await Database.open(path)
+        database = await opened(path)
         assert database.journal_mode.mode == "wal"
         assert await automatic_checkpoints(database) == 0
         await database.commit(Unit(events=(event(),)))
@@ -280,7 +279,7 @@ async def automatic_checkpoints(database: Database) -> Any:
 
 
 async def test_queued_units_are_committed_before_close(path: Path) -> None:
-    database = await Database.open(path)
+    database = await opened(path)
     await database.commit(NEW_SESSION)
     commits = [
         asyncio.create_task(database.commit(Unit(events=(event("x" * 1000),)))) for _ in range(5000)
@@ -301,7 +300,7 @@ async def test_queued_units_are_committed_before_close(path: Path) -> None:
 
 
 async def test_requested_reads_are_answered_before_close(path: Path) -> None:
-    database = await Database.open(path)
+    database = await opened(path)
     query = LONG_QUERY.replace("3000000", "100000")
     reads = [asyncio.create_task(database.read(query)) for _ in range(10)]
     await asyncio.sleep(0)
@@ -310,7 +309,7 @@ async def test_requested_reads_are_answered_before_close(path: Path) -> None:
 
 
 async def test_closing_survives_the_cancellation_of_its_caller(path: Path) -> None:
-    database = await Database.open(path)
+    database = await opened(path)
     closer = asyncio.create_task(database.close())
     await asyncio.sleep(0)
     closer.cancel()
@@ -321,7 +320,7 @@ async def test_closing_survives_the_cancellation_of_its_caller(path: Path) -> No
 
 
 async def test_closing_does_not_wait_for_another_writer(path: Path) -> None:
-    database = await Database.open(path)
+    database = await opened(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         async with asyncio.timeout(8):
@@ -339,20 +338,24 @@ async def test_reads_see_what_was_committed(database: Database) -> None:
         assert await database.read("SELECT max(seq) FROM acp_log") == [(seq,)]
 
 
-def held(begun: threading.Event, release: threading.Event, connection: sqlite3.Connection) -> Any:
+async def holding(
+    database: Database, begun: threading.Event, release: threading.Event
+) -> asyncio.Task[list[tuple[Any, ...]]]:
     """A read that goes on until it is released: the number of sessions as it began."""
 
     def hold() -> bool:
         begun.set()
         return release.wait(60)
 
-    connection.create_function("held", 0, hold)
-    return connection.execute("SELECT (SELECT count(*) FROM acp_sessions), held()").fetchall()
+    for reader in files_of(database).readers:
+        await reader.run(lambda connection: connection.create_function("held", 0, hold))
+    query = "SELECT (SELECT count(*) FROM acp_sessions), held()"
+    return asyncio.create_task(database.read(query))
 
 
 async def test_slow_read_blocks_no_other_read_or_commit(database: Database) -> None:
     begun, release = threading.Event(), threading.Event()
-    slow = asyncio.create_task(database.readers.read_with(partial(held, begun, release)))
+    slow = await holding(database, begun, release)
     await eventually(begun.is_set)
     await asyncio.wait_for(database.commit(NEW_SESSION), 60)
     assert await database.read("SELECT count(*) FROM acp_sessions") == [(1,)]
@@ -363,7 +366,7 @@ async def test_slow_read_blocks_no_other_read_or_commit(database: Database) -> N
 
 async def test_cancelled_read_does_not_delay_next_ones(database: Database) -> None:
     begun, release = threading.Event(), threading.Event()
-    cancelled = asyncio.create_task(database.readers.read_with(partial(held, begun, release)))
+    cancelled = await holding(database, begun, release)
     await eventually(begun.is_set)
     cancelled.cancel()
     for _ in range(5):
@@ -395,7 +398,7 @@ async def test_read_cannot_write_and_invalid_read_raises(database: Database) -> 
 async def refusal(path: Path) -> str:
     """What opening says, which names the file."""
     with pytest.raises(DatabaseUnusable) as caught:
-        await (await Database.open(path)).close()
+        await (await opened(path)).close()
     assert str(path) in str(caught.value)
     return str(caught.value)
 
@@ -513,7 +516,7 @@ def killed_writer(path: Path, sql: str, *, before_commit: bool = False) -> None:
 async def test_the_log_of_a_killed_writer_is_recovered(path: Path) -> None:
     create(path, "WAL")
     killed_writer(path, "INSERT INTO conversations VALUES ('acp-1', NULL, NULL, '2025', NULL)")
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         assert await database.read("SELECT count(*) FROM conversations") == [(201,)]
     finally:
@@ -524,7 +527,7 @@ async def test_a_log_whose_index_is_gone_is_recovered(path: Path) -> None:
     create(path, "WAL")
     killed_writer(path, "INSERT INTO conversations VALUES ('acp-1', NULL, NULL, '2025', NULL)")
     path.with_name("pykoclaw.db-shm").unlink()
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         assert await database.read("SELECT count(*) FROM conversations") == [(201,)]
     finally:
@@ -537,7 +540,7 @@ async def test_killed_writers_partial_transaction_is_rolled_back(path: Path) -> 
     killed_writer(path, "UPDATE conversations SET system_prompt_hash = 'lost'", before_commit=True)
     assert path.with_name("pykoclaw.db-journal").stat().st_size > 0
     assert path.read_bytes() != whole
-    database = await Database.open(path)
+    database = await opened(path)
     try:
         assert await database.read(
             "SELECT DISTINCT length(system_prompt_hash) FROM conversations"

@@ -206,22 +206,19 @@ async def test_fork_of_meanwhile_deleted_session_leaves_nothing(
     async with rig(tmp_path) as r:
         source = await r.session()
         await r.run(source, "say 3")
-        steps: list[str] = []
+        read = r.database.read
+
+        async def meanwhile(*given: Any) -> list[tuple[Any, ...]]:
+            monkeypatch.setattr(r.database, "read", read)
+            await r.sessions.delete(source)
+            return await read(*given)
 
         def reached(name: str) -> None:
-            if name == "fork_piece_copied" and not steps:
-                steps.append(name)
-                deleting.append(asyncio.ensure_future(r.sessions.delete(source)))
+            if name == "fork_piece_copied" and r.database.read == read:
+                monkeypatch.setattr(crash_points, "reached", lambda _: None)
+                monkeypatch.setattr(r.database, "read", meanwhile)
 
-        deleting: list[asyncio.Future[None]] = []
         monkeypatch.setattr(crash_points, "reached", reached)
-        copy = forking.copy_table
-
-        async def slowly(*given: Any) -> None:
-            await copy(*given)
-            await asyncio.gather(*deleting)
-
-        monkeypatch.setattr(forking, "copy_table", slowly)
         with pytest.raises(SessionNotFound):
             await fork(r, source)
         monkeypatch.undo()

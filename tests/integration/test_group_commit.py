@@ -20,7 +20,7 @@ import pykoclaw_acp
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.store.database import Database, NewEvent, Statement, Unit
 from pykoclaw_acp.store.sqlite import sqlite3
-from tests.databases import on_writer
+from tests.databases import on_writer, opened
 from tests.waiting import not_within
 
 CREATE = "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at) VALUES (?, 'c', 0, 0)"
@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def database(path: Path) -> AsyncIterator[Database]:
-    database = await Database.open(path)
+    database = await opened(path)
     await database.commit(
         Unit(tuple(Statement(CREATE, (session,)) for session in ("s0", "s1", "s2")))
     )
@@ -168,14 +168,14 @@ asyncio.run(main())
 )
 def test_sigkill_loses_nothing_that_was_acknowledged(path: Path, lines: int) -> None:
     async def create() -> None:
-        database = await Database.open(path)
+        database = await opened(path)
         await database.commit(
             Unit(tuple(Statement(CREATE, (session,)) for session in ("s0", "s1", "s2")))
         )
         await database.close()
 
     async def look() -> None:
-        database = await Database.open(path)
+        database = await opened(path)
         try:
             await assert_gap_free(database)
             assert await database.read(

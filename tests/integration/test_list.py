@@ -22,6 +22,7 @@ from pykoclaw_acp.sessions import catalogue
 from pykoclaw_acp.store import forking, overview
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.units import Statement, Unit
+from tests.databases import files_of
 from tests.integration.callers import caller
 from tests.integration.programs import upsert_row
 from tests.integration.rig import LISTS, Rig, rig
@@ -615,7 +616,7 @@ async def _counted(r: Rig) -> AsyncIterator[Callable[[], int]]:
         steps += 1
         return 0
 
-    readers = r.database.readers.readers
+    readers = files_of(r.database).readers
     for reader in readers:
         await reader.run(lambda connection: connection.set_progress_handler(count_steps, 10))
     yield lambda: steps

@@ -16,17 +16,19 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pykoclaw_acp.channel.database import ANSWER_BYTES, DatabaseCall, SqlResult, SqlStatement
+from pykoclaw_acp.channel.database import ANSWER_BYTES, DatabaseCall, SqlStatement
 from pykoclaw_acp.channel.frames import PROTOCOL, Hello
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.store import plugin_guard, plugin_statements, value_limit
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.opening import READERS
 from pykoclaw_acp.store.plugin_statements import PluginStatements
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Statement, Unit
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.plugins.handle import Handle
 from tests.integration.rows import NEW_SESSION
+from tests.statements import Statements, watched
 
 T = TypeVar("T")
 FOREVER = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
@@ -53,7 +55,17 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
+    return watched(monkeypatch)
+
+
+def further(statements: Statements) -> int:
+    """Open connections besides those of the daemon."""
+    return len(statements.open) - len(["writer"]) - READERS
+
+
+@pytest.fixture
+async def world(tmp_path: Path, statements: Statements) -> AsyncIterator[World]:
     database = await Database.open(tmp_path / "pykoclaw.db")
     await database.commit(NEW_SESSION)
     made = World(database)
@@ -301,18 +313,16 @@ async def _daemon_writes(world: World) -> None:
 
 
 async def test_writes_succeed_however_long_between_them(
-    world: World, clock: SlowClock, monkeypatch: pytest.MonkeyPatch
+    world: World, clock: SlowClock, statements: Statements
 ) -> None:
     """SQLite asks the guard at one in many runs of BEGIN and COMMIT as well."""
     await world.use(lambda db: db.executescript("CREATE TABLE t (a)"))
-    execute = plugin_statements.execute
 
-    def ends_late(connection: sqlite3.Connection, statement: SqlStatement) -> SqlResult:
-        result = execute(connection, statement)
-        clock.seconds += 60
-        return result
+    def late(_: sqlite3.Connection, sql: str, __: object) -> None:
+        if sql == "COMMIT":
+            clock.seconds += 60
 
-    monkeypatch.setattr(plugin_statements, "execute", ends_late)
+    statements.before = late
     for number in range(100):
         await world.run("INSERT INTO t VALUES (?)", number)
     await _daemon_writes(world)
@@ -330,25 +340,20 @@ async def test_stopped_writes_give_the_lock_back(world: World) -> None:
     assert len(await world.run("SELECT a FROM t")) == 1
 
 
-async def test_a_rollback_that_fails_locks_nobody_out(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_own = plugin_statements.run_own
-
-    def failing(one: Any, sql: str, connection: sqlite3.Connection) -> None:
+async def test_a_rollback_that_fails_locks_nobody_out(world: World, statements: Statements) -> None:
+    def failing(_: sqlite3.Connection, sql: str, __: object) -> None:
         if sql == "ROLLBACK":
             raise sqlite3.OperationalError("disk I/O error")
-        run_own(one, sql, connection)
 
     await world.use(lambda db: db.executescript("CREATE TABLE t (a PRIMARY KEY)"))
     await world.run("INSERT INTO t VALUES (1)")
-    monkeypatch.setattr(plugin_statements, "run_own", failing)
+    statements.before = failing
     with pytest.raises(sqlite3.IntegrityError):
         await world.run("INSERT INTO t VALUES (1)")
     await _daemon_writes(world)
     await world.run("INSERT INTO t VALUES (2)")
     assert len(await world.run("SELECT a FROM t")) == 2
-    assert len(world.database.further) == 2  # that of the reads, and the new one
+    assert further(statements) == 2  # that of the reads, and the new one
 
 
 async def test_statements_are_bounded_in_time(
@@ -407,29 +412,30 @@ async def test_statements_run_with_an_unknown_sqlite(
 
 
 async def test_connections_that_cannot_be_prepared_are_closed(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, statements: Statements
 ) -> None:
     begun, over = threading.Event(), threading.Event()
 
-    def failing(_: sqlite3.Connection, *, reads_only: bool) -> plugin_guard.Guard:
-        begun.set()
-        over.wait(60)
-        raise sqlite3.OperationalError(f"not prepared to read only: {reads_only}")
+    def failing(_: sqlite3.Connection, sql: str, __: object) -> None:
+        if sql.startswith("PRAGMA busy_timeout"):
+            begun.set()
+            over.wait(60)
+            raise sqlite3.OperationalError("not prepared")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(plugin_statements, "prepare", failing)
-        call = DatabaseCall(epoch=1, call=1, statements=[SqlStatement("SELECT 1")])
-        cancelled = asyncio.ensure_future(world.statements.take(call))
-        try:
-            assert await asyncio.to_thread(begun.wait, 60)
-            cancelled.cancel()
-        finally:
-            over.set()
-        with pytest.raises(asyncio.CancelledError):
-            await cancelled
-        with pytest.raises(sqlite3.OperationalError, match="not prepared"):
-            await world.run("SELECT 1")
-    assert world.database.further == []
+    statements.before = failing
+    call = DatabaseCall(epoch=1, call=1, statements=[SqlStatement("SELECT 1")])
+    cancelled = asyncio.ensure_future(world.statements.take(call))
+    try:
+        assert await asyncio.to_thread(begun.wait, 60)
+        cancelled.cancel()
+    finally:
+        over.set()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    with pytest.raises(sqlite3.OperationalError, match="not prepared"):
+        await world.run("SELECT 1")
+    statements.before = lambda *_: None
+    assert further(statements) == 0
     assert len(await world.run("SELECT 1")) == 1
 
 
@@ -535,10 +541,12 @@ async def test_a_file_that_was_replaced_is_not_written(world: World, tmp_path: P
     assert await world.run("SELECT * FROM t") == []
 
 
-async def test_no_connection_opens_before_plugin_needs_one(world: World) -> None:
-    assert world.database.further == []
+async def test_no_connection_opens_before_plugin_needs_one(
+    world: World, statements: Statements
+) -> None:
+    assert further(statements) == 0
     await world.run("SELECT 1")
-    assert len(world.database.further) == 1
+    assert further(statements) == 1
     await world.run("DELETE FROM scheduled_tasks")
     await world.run("DELETE FROM scheduled_tasks")
-    assert len(world.database.further) == 2
+    assert further(statements) == 2

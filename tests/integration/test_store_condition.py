@@ -26,18 +26,19 @@ from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import OpenTools, Text
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, Turn
-from pykoclaw_acp.store import batch, checkpoints, history_copy, migrate, preflight
-from pykoclaw_acp.store.batch import BatchWriter, UnsyncedCommit
+from pykoclaw_acp.store import batch, checkpoints, history_copy, preflight
+from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.condition import KeptOrNot, unavailable
 from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
-from tests.databases import on_writer
+from tests.databases import close_files, on_writer, opened
 from tests.integration import wires
 from tests.integration.linked import front, words
 from tests.integration.rig import TIMES, Client, Rig, hanging, rig
 from tests.integration.rows import create
+from tests.statements import watched
 from tests.waiting import eventually, not_within, running
 
 DATABASE = "pykoclaw.db"
@@ -46,7 +47,7 @@ DATABASE = "pykoclaw.db"
 async def close_abandoned() -> None:
     """What the end of the process does."""
     while ABANDONED:
-        await ABANDONED.pop().close_files()
+        await close_files(ABANDONED.pop())
 
 
 @contextmanager
@@ -363,7 +364,7 @@ async def test_other_file_at_path_is_named_and_untouched(tmp_path: Path) -> None
         path = tmp_path / DATABASE
         for suffix in ("", "-wal", "-shm"):
             path.with_name(DATABASE + suffix).rename(tmp_path / f"moved.db{suffix}")
-        other = await Database.open(path)
+        other = await opened(path)
         with pytest.raises(StoreUnavailable) as refused:
             await r.prompt(session, "say 1")
         assert refused.value.state == "gone"
@@ -451,27 +452,31 @@ def test_commit_a_crash_revives_is_not_called_refused(units: int, *, stays: bool
 async def test_prompt_possibly_kept_is_not_called_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    statements = watched(monkeypatch)
     async with rig(tmp_path) as r:
         session = await r.session()
 
-        def fails(_: sqlite3.Connection) -> None:
-            raise UnsyncedCommit(failure(sqlite3.SQLITE_IOERR))
+        def fails(_: sqlite3.Connection, sql: str, __: object) -> None:
+            """From the next COMMIT on."""
+            if sql == "COMMIT" or (failed and sql == "BEGIN IMMEDIATE"):
+                failed.append(sql)
+                raise failure(sqlite3.SQLITE_IOERR)
 
-        with monkeypatch.context() as patched:
-            patched.setattr(batch, "commit", fails)
-            patched.setattr(batch, "write_nothing_new", fails)
-            with pytest.raises(StoreUncertain, match="is not known") as refused:
-                await r.prompt(session, "say 1")
-            told = refused.value.data or {}
-            assert (told["errorKind"], told["retryable"]) == ("store_uncertain", False)
-            with pytest.raises(StoreUnavailable, match="nothing of it was kept"):
-                await r.prompt(session, "say 1")
+        failed: list[str] = []
+        statements.before = fails
+        with pytest.raises(StoreUncertain, match="is not known") as refused:
+            await r.prompt(session, "say 1")
+        told = refused.value.data or {}
+        assert (told["errorKind"], told["retryable"]) == ("store_uncertain", False)
+        with pytest.raises(StoreUnavailable, match="nothing of it was kept"):
+            await r.prompt(session, "say 1")
+        statements.before = lambda *_: None
         await asyncio.wait_for(r.database.condition.writable(), 30)
         await r.prompt(session, "say 1")
 
 
 async def test_unit_too_large_blocks_no_other_unit(tmp_path: Path) -> None:
-    database = await Database.open(tmp_path / DATABASE)
+    database = await opened(tmp_path / DATABASE)
     try:
         ((pages,),) = await database.read("PRAGMA page_count")
         await on_writer(
@@ -493,7 +498,7 @@ async def test_a_locked_database_is_opened_for_reading(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         await r.run(await r.session(), "say 1")
     with locked(tmp_path):
-        database = await Database.open(tmp_path / DATABASE)
+        database = await opened(tmp_path / DATABASE)
         assert database.condition.state == "locked"
         assert await database.read("SELECT state FROM acp_turns") == [("done",)]
     await asyncio.wait_for(database.condition.writable(), 30)
@@ -518,8 +523,8 @@ async def test_history_is_read_from_copy_if_open_fails(
     with monkeypatch.context() as broken:
         broken.setattr(sqlite3, "connect", cannot)
         with pytest.raises(Exception, match="no room for a copy"):
-            await Database.open(path, [tmp_path / "none"])
-        database = await Database.open(path, [spare])
+            await opened(path, [tmp_path / "none"])
+        database = await opened(path, [spare])
         assert database.limited
         assert await database.read("SELECT state FROM acp_turns") == [("done",)]
         copied = spare / history_copy.name_of(path)
@@ -540,22 +545,21 @@ async def test_first_start_goes_on_once_disk_has_room(
     path, spare = tmp_path / DATABASE, tmp_path / "spare"
     create(path, "delete")
     spare.mkdir(mode=0o700)
-    migrate_one = migrate.apply_one
+    main = "SELECT file FROM pragma_database_list WHERE name = 'main'"
 
-    def full(connection: sqlite3.Connection, migration: migrate.Migration) -> None:
-        main = "SELECT file FROM pragma_database_list WHERE name = 'main'"
-        if connection.execute(main).fetchall() == [(str(path),)]:
+    def full(connection: sqlite3.Connection, sql: str, _: object) -> None:
+        if "CREATE TABLE" in sql and connection.execute(main).fetchall() == [(str(path),)]:
             raise failure(sqlite3.SQLITE_FULL)
-        migrate_one(connection, migration)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(migrate, "apply_one", full)
-        database = await Database.open(path, [spare])
+    statements = watched(monkeypatch)
+    statements.before = full
+    database = await opened(path, [spare])
+    statements.before = lambda *_: None
     assert database.limited
     assert await database.read("SELECT COUNT(*) FROM conversations") == [(200,)]
     await asyncio.wait_for(database.reopen_wanted.wait(), 30)
     await database.close()
-    database = await Database.open(path, [spare])
+    database = await opened(path, [spare])
     await database.commit(Unit())
     await database.close()
 
@@ -577,12 +581,12 @@ def test_probe_of_a_copied_database_writes_a_page(tmp_path: Path) -> None:
 
 async def test_write_probe_really_writes_a_page(tmp_path: Path) -> None:
     """A full disk lets a transaction begin, and fails only what is written."""
-    database = await Database.open(tmp_path / DATABASE)
+    database = await opened(tmp_path / DATABASE)
     try:
         before = (tmp_path / f"{DATABASE}-wal").stat().st_size
-        assert await database.commits.probe_write() is None
+        database.condition.failed(DatabaseState.BLOCKED, "The disk is full.")
+        await asyncio.wait_for(database.condition.writable(), 30)
         assert (tmp_path / f"{DATABASE}-wal").stat().st_size > before
-        assert isinstance(database.commits.batches, BatchWriter)
     finally:
         await database.close()
 
@@ -753,7 +757,7 @@ async def test_disk_writable_before_first_probe_is_reopened(
     """It was read-only for some milliseconds; what SQLite has opened then stays so."""
     accessible = first_seen != "when it is opened"
     monkeypatch.setattr(history_copy, "is_accessible", lambda _: accessible)
-    database = await Database.open(tmp_path / DATABASE)
+    database = await opened(tmp_path / DATABASE)
     accessible = not accessible
     try:
         disk.fails(sqlite3.SQLITE_READONLY, "attempt to write a readonly database")
@@ -823,7 +827,7 @@ async def test_failing_file_check_blocks_store_without_losing_turns(
 
 @LOOKS
 async def test_the_watchdogs_look_survives_it(tmp_path: Path, looks: Looks, look: str) -> None:
-    database = await Database.open(tmp_path / DATABASE)
+    database = await opened(tmp_path / DATABASE)
     looks.name = look
     await database.probe()
     assert database.condition.state == "blocked"
@@ -837,24 +841,24 @@ async def test_the_watchdogs_look_survives_it(tmp_path: Path, looks: Looks, look
 async def test_files_that_cannot_be_checked_are_not_closed(
     tmp_path: Path, looks: Looks, look: str
 ) -> None:
-    database = await Database.open(tmp_path / DATABASE)
+    database = await opened(tmp_path / DATABASE)
     kept = Statement("INSERT INTO conversations (name, created_at) VALUES ('kept', 'now')")
     await database.commit(Unit((kept,)))
     looks.name = look
     await database.close()
     assert database in ABANDONED
     looks.name = ""
-    again = await Database.open(tmp_path / DATABASE)
+    again = await opened(tmp_path / DATABASE)
     assert await again.read("SELECT name FROM conversations") == [("kept",)]
     await again.close()
     ABANDONED.remove(database)
-    await database.close_files()
+    await close_files(database)
 
 
 async def test_failed_check_after_commit_writes_nothing_twice(
     tmp_path: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database = await Database.open(tmp_path / DATABASE)
+    database = await opened(tmp_path / DATABASE)
     check = OpenFile.check_after_commit
     after = iter(("", *["stat"] * 10))  # the first is written alone, the others together
 
@@ -886,7 +890,7 @@ async def test_checkpoints_go_on_after_it(
     tmp_path: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "QUIET", 0.05)
-    database = await Database.open(tmp_path / DATABASE)
+    database = await opened(tmp_path / DATABASE)
     wal = tmp_path / f"{DATABASE}-wal"
     looks.name = "pread"
     with pytest.raises(StoreUnavailable):
@@ -927,7 +931,7 @@ async def test_damaged_page_of_one_session_stops_no_other(
     """
     monkeypatch.setattr(preflight, "FULL_CHECK_LIMIT", 0)  # as for a large file
     path = tmp_path / DATABASE
-    database = await Database.open(path)
+    database = await opened(path)
     journal = SessionJournal(database)
     for session in ("well", "hurt"):
         await journal.create(SessionRecord(session, f"acp-{session}", "/"))
@@ -938,7 +942,7 @@ async def test_damaged_page_of_one_session_stops_no_other(
     page = data.find(b'"m199"') // 4096 * 4096
     data[page : page + 8] = b"\xff" * 8
     path.write_bytes(data)
-    database = await Database.open(path)
+    database = await opened(path)
     journal = SessionJournal(database)
     try:
         with pytest.raises(StoreUnavailable, match="damaged") as refused:

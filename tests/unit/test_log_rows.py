@@ -4,15 +4,17 @@ from every place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pykoclaw_acp.model.contexts import TurnEnd
 from pykoclaw_acp.model.events import (
     Event,
     ModeChanged,
@@ -30,7 +32,8 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store import events, logs, migrate
 from pykoclaw_acp.store.batch import BatchWriter
-from pykoclaw_acp.store.journal import context
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.journal.context import SqlContextStore
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Statement, Unit
@@ -76,9 +79,24 @@ def told(turn: str | None, *said: Event, ends: bool = False) -> Unit:
     return Unit(events=events.rows(S, turn, said), ends=((S, turn),) if ends and turn else ())
 
 
+class Reading:
+    """A database of this connection alone, to read from."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    async def read(
+        self, sql: str, parameters: Sequence[Any], _: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, parameters).fetchall()
+
+
+def page(connection: sqlite3.Connection, after: int, limit: int) -> list[Logged]:
+    return asyncio.run(events.read(cast("Database", Reading(connection)), S, after, limit))
+
+
 def read(connection: sqlite3.Connection, after: int) -> list[Logged]:
-    found = connection.execute(events.PAGE_QUERY, events.page(S, after, 10_000)).fetchall()
-    return [events.logged(after, row) for row in found]
+    return page(connection, after, 10_000)
 
 
 def ranges(connection: sqlite3.Connection) -> list[tuple[int, int]]:
@@ -248,13 +266,18 @@ def test_pages_work_is_independent_of_what_follows() -> None:
             for number in range(1000):
                 say(batches, connection, told(None, Text(f"m{number}", "a"), Plan(())))
             connection.execute("ANALYZE")  # as in a database that has been used for a while
-            steps.append(_steps(connection, events.PAGE_QUERY, events.page(S, 0, 100), 100))
+            steps.append(_steps(connection, lambda: page(connection, 0, 100), 100))
         assert steps[1] <= steps[0] * 1.1
 
 
 def test_newest_turns_cost_only_by_their_number() -> None:
     with memory() as connection:
         steps: list[int] = []
+        store = SqlContextStore(cast("Database", Reading(connection)))
+
+        def ends() -> list[TurnEnd]:
+            return asyncio.run(store.newest_ends(S, "claude", 20))
+
         for end in (200, 400):
             connection.executemany(
                 "INSERT INTO acp_turns (turn_id, acp_session_id, claude_session_id, origin, prompt, state,"
@@ -262,11 +285,11 @@ def test_newest_turns_cost_only_by_their_number() -> None:
                 " VALUES (?1, ?2, 'claude', 'client', '[]', 'done', 'end_turn', ?1, ?3, 1)",
                 [(f"turn-{number}", S, number) for number in range(end - 200 + 10, end + 10)],
             )
-            steps.append(_steps(connection, context.ENDS_QUERY, (S, "claude", S, 20), 20))
+            steps.append(_steps(connection, ends, 20))
         assert steps[1] <= steps[0] * 2.5
 
 
-def _steps(connection: sqlite3.Connection, sql: str, parameters: Any, rows: int) -> int:
+def _steps(connection: sqlite3.Connection, query: Callable[[], Sized], rows: int) -> int:
     """Of SQLite's machine, by tens, for a query with so many rows."""
     counted = 0
 
@@ -276,6 +299,6 @@ def _steps(connection: sqlite3.Connection, sql: str, parameters: Any, rows: int)
         return 0
 
     connection.set_progress_handler(count, 10)
-    assert len(connection.execute(sql, parameters).fetchall()) == rows
+    assert len(query()) == rows
     connection.set_progress_handler(None, 10)
     return counted

@@ -15,7 +15,7 @@ from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.sql import CLIENT, DONE, UNFINISHED
 from pykoclaw_acp.store.units import Statement, Unit
 
-ENDS_QUERY: Final = (
+_ENDS: Final = (
     "SELECT turn_id, last_uuid, stop_reason = 'end_turn', COALESCE(first_seq, 0) FROM acp_turns"  # noqa: S608
     " WHERE acp_session_id = ? AND claude_session_id = ?"
     f" AND state = {DONE} AND origin = {CLIENT} AND last_uuid IS NOT NULL AND taken_by IS NULL"
@@ -48,7 +48,7 @@ class SqlContextStore(SqlStore):
 
     async def newest_ends(self, session_id: str, claude_id: str, limit: int) -> list[TurnEnd]:
         """The newest turns that this Claude session must hold, the newest first."""
-        rows = await self._database.read(ENDS_QUERY, (session_id, claude_id, session_id, limit))
+        rows = await self._database.read(_ENDS, (session_id, claude_id, session_id, limit))
         return [TurnEnd(turn, last, bool(well), first) for turn, last, well, first in rows]
 
     async def forgotten(self, session_id: str) -> set[str]:
