@@ -168,7 +168,7 @@ class Spool:
                 line = encode(frame)
                 if not marks or size - marks[-1][1] >= CHUNK:
                     marks.append((frame.first if isinstance(frame, Gap) else frame.n, size))
-                write_all(file, line)
+                _write_all(file, line)
                 size += len(line)
             if os.path.isdir(self._path) and not os.path.islink(self._path):
                 os.rename(self._path, f"{self._path}.replaced")
@@ -192,7 +192,7 @@ class Spool:
         if self._file < 0:
             self._file = self._open(self._path)
         try:
-            write_all(self._file, data)
+            _write_all(self._file, data)
         except OSError:
             os.ftruncate(self._file, self.size)
             raise
@@ -203,7 +203,7 @@ class Spool:
         return os.open(path, flags, 0o600)
 
 
-def write_all(file: int, data: bytes) -> None:
+def _write_all(file: int, data: bytes) -> None:
     """Write all of it, in as many steps as it takes."""
     rest = memoryview(data)
     while rest:

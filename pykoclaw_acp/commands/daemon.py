@@ -35,7 +35,7 @@ def ask(
 
     Raises DaemonNotRunning, and CommandFailed with the daemon's message.
     """
-    with said_plainly():
+    with _said_plainly():
         return front.call(
             Places.find(), PREFIX + method, params, start=start, timeout=timeout, lock=lock
         )
@@ -70,7 +70,7 @@ def stream(method: str, **params: Any) -> Notifications:
     """Notifications that a method sends before its answer, which is returned; starts a daemon if
     none runs. Raises as `follow`.
     """
-    with said_plainly():
+    with _said_plainly():
         return (yield from front.follow(Places.find(), PREFIX + method, params, start=True))
 
 
@@ -94,7 +94,7 @@ def follow_live(
 
 
 @contextlib.contextmanager
-def said_plainly() -> Iterator[None]:
+def _said_plainly() -> Iterator[None]:
     """Raise a refused call as the error that a command tells its user."""
     try:
         yield

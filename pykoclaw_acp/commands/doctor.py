@@ -21,7 +21,7 @@ MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": (
 
 def main(as_json: bool) -> int:
     """Run all checks and print the results; the exit status is 1 if there is a problem."""
-    findings = checks.examine(context_of_machine(), checks.every())
+    findings = checks.examine(_context(), checks.every())
     if as_json:
         terminal.as_json([asdict(finding) for finding in findings])
     else:
@@ -38,7 +38,7 @@ def main(as_json: bool) -> int:
     return int(any(finding.level == "problem" for finding in findings))
 
 
-def context_of_machine() -> report.Context:
+def _context() -> report.Context:
     """What the checks look at."""
     places = Places.find()
     status, unreachable, cli_path, bad_settings, group = None, None, None, None, None

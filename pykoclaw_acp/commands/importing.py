@@ -52,7 +52,7 @@ def _upload(file: BinaryIO) -> str | None:
     upload: str | None = None
     waiting = bytearray()
     try:
-        for line in lines_of(file):
+        for line in _lines(file):
             waiting += line + b"\n"
             while len(waiting) >= MAX_PIECE:
                 upload = _send(upload, waiting)
@@ -73,7 +73,7 @@ def _send(upload: str | None, waiting: bytearray) -> str:
     return str(ask("import/piece", data=data, upload=upload)["upload"])
 
 
-def lines_of(file: BinaryIO) -> Iterator[bytes]:
+def _lines(file: BinaryIO) -> Iterator[bytes]:
     """The head of the export, then its events, each in a line. Raises CommandFailed for what is no
     whole export.
     """

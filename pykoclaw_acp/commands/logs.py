@@ -38,7 +38,7 @@ _KNOWN: Final = ("timestamp", "level", "event", "logger", "action", "exception")
 def main(lines: int, follow: bool, workers: bool, as_json: bool) -> None:
     """Show the last lines, and with `follow` new ones, until interrupted."""
     places = Places.find()
-    if not workers and (unit := unit_of(places)) is not None:
+    if not workers and (unit := _unit(places)) is not None:
         found = _journal(unit, lines, follow)
     else:
         path = Path(places.directory) / "workers.log" if workers else Path(places.log)
@@ -46,7 +46,7 @@ def main(lines: int, follow: bool, workers: bool, as_json: bool) -> None:
             raise CommandFailed(f"There is no log yet: {path} does not exist.")
         if not (path.stat().st_size or follow or as_json):
             terminal.line(f"The log is empty: {path}", err=True)
-        found = last_lines(path, lines, follow)
+        found = _last_lines(path, lines, follow)
     try:
         for line in found:
             if as_json:
@@ -105,7 +105,7 @@ def _value(value: object) -> str:
     )
 
 
-def unit_of(places: Places) -> tuple[str, bool] | None:
+def _unit(places: Places) -> tuple[str, bool] | None:
     """Name of the daemon's systemd service, and whether it is a user service; None
     outside of one. Without a daemon, the service that would run it.
     """
@@ -169,7 +169,7 @@ def _journal(unit: tuple[str, bool], lines: int, follow: bool) -> Iterator[str]:
         raise CommandFailed(f"journalctl ended with status {journal.returncode}.")
 
 
-def last_lines(path: Path, count: int, follow: bool) -> Iterator[str]:
+def _last_lines(path: Path, count: int, follow: bool) -> Iterator[str]:
     """Last lines of the file; then new ones, also after a truncation."""
     with path.open("rb") as file:
         yield from (

@@ -36,7 +36,7 @@ def stop() -> None:
     stored.
     """
     try:
-        pid = running_daemon()
+        pid = _daemon()
     except DaemonNotRunning as error:
         raise DaemonNotRunning(" ".join([str(error), *_workers_left()])) from error
     try:
@@ -86,7 +86,7 @@ def restart() -> None:
     clients. Raises as `stop`, and CommandFailed if another version has been started.
     """
     require_operator()
-    pid = running_daemon()
+    pid = _daemon()
     where = places.Places.find()
     lock = keep_others_from_starting(where, partial(_end_newest, where, pid))
     try:
@@ -136,7 +136,7 @@ def _lock(where: places.Places, wait: float) -> int | None:
     return lock
 
 
-def running_daemon() -> int:
+def _daemon() -> int:
     """Pid of the daemon; raises CommandFailed for a server that ends with its client."""
     where = places.Places.find()
     holder = places.lock_holder(where.data)
@@ -155,7 +155,7 @@ def end(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
         try:
-            if pid != running_daemon():
+            if pid != _daemon():
                 raise CommandFailed(TAKEN_OVER)
             signal.pidfd_send_signal(process, signal.SIGTERM)
             if not select.select([process], [], [], END_WAIT)[0]:

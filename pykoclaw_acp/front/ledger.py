@@ -82,7 +82,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.front = _uuid()
-        self.parent = client_process.parent()  # now: it may be gone when a daemon asks
+        self._parent = client_process.parent()  # now: it may be gone when a daemon asks
         self._environment = environment.of_sessions(os.environ) | environment.of_daemon(os.environ)
         self._logged_out = False
         self.lines: dict[int, KeptLine] = {}
@@ -231,7 +231,7 @@ class Ledger:
             "link": lines.LINK,
             "version": __version__,
             "pid": os.getpid(),
-            "parent": self.parent,
+            "parent": self._parent,
             "daemon": self._daemon,
             "initialize": self._initialize,
             "sessions": sessions,

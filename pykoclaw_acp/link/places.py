@@ -200,7 +200,7 @@ def _lock_lines(data: str) -> list[str]:
             pid, *more = file.read(_LOCK_LINES).split(b"\n")
             # The locks take 10 ms to list, and are listed three times if nobody has this one.
             lives = pid.isdigit() and os.path.exists(b"/proc/" + pid)
-            holds = lives and pid in holders_of(file.fileno())
+            holds = lives and pid in _holders(file.fileno())
     except OSError:
         return []
     return [os.fsdecode(line) for line in (pid, *more)] if holds else []
@@ -243,7 +243,7 @@ def try_lock(path: str) -> int | None:
     return descriptor
 
 
-def holders_of(descriptor: int) -> list[bytes]:
+def _holders(descriptor: int) -> list[bytes]:
     """Pids of the processes that have the open file locked; raises OSError."""
     inode = os.fstat(descriptor).st_ino
     for _ in range(_LOOKS):  # the list is read in parts: one may be passed over as others end

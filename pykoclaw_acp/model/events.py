@@ -255,7 +255,7 @@ Event = (
     | Failure
 )
 
-decoder: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
+_decoder: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
 
 
 def encode(event: Event) -> str:
@@ -275,7 +275,7 @@ def size(event: Event) -> int:
 def decode(payload: str | bytes) -> Event | None:
     """Decode the event of a row; None if the row is unreadable, or has what no client can be sent."""
     try:
-        event = decoder.decode(payload)
+        event = _decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     return None if isinstance(event, UserMessage) and not readable(event.content) else event

@@ -39,20 +39,19 @@ class PlainPieces:
     """Makes a text plain that comes in pieces, which may divide a sequence."""
 
     def __init__(self) -> None:
-        self.held = ""
-        """What waits for its end."""
+        self._held = ""  # what waits for its end
 
     def feed(self, piece: str) -> str:
         """What can be shown now. The beginning of a sequence, or of a line's end, waits for its end."""
-        text = self.held + piece
+        text = self._held + piece
         found = _UNDECIDED.search(text) if "\x1b" in text or text.endswith("\r") else None
         if found is None:
-            self.held = ""
+            self._held = ""
             return plain(text)
-        self.held = "".join(part for part in found.groups() if part)
+        self._held = "".join(part for part in found.groups() if part)
         return plain(text[: found.start()])
 
     def rest(self) -> str:
         """What waits yet: nothing follows it."""
-        held, self.held = self.held, ""
+        held, self._held = self._held, ""
         return plain(held)

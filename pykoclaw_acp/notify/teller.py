@@ -51,13 +51,13 @@ class Teller:
         self._quiet = quiet
         self._attended = attended
         self._grace = grace
-        self.turns: dict[str, float] = {}  # when each is looked at; s, of the loop
+        self._turns: dict[str, float] = {}  # when each is looked at; s, of the loop
         self._requests: dict[str, float] = {}
         self._hint = asyncio.Event()
 
     def turn_ended(self, turn_id: str) -> None:
         """A turn has ended, in the journal."""
-        self.turns[turn_id] = asyncio.get_running_loop().time() + self._grace
+        self._turns[turn_id] = asyncio.get_running_loop().time() + self._grace
         self._hint.set()
 
     def request_waits(self, ask_id: str) -> None:
@@ -100,7 +100,7 @@ class Teller:
 
     def _wait(self, now: float) -> float | None:
         """Seconds until something can be decided; None: until there is a hint."""
-        due = [*self.turns.values(), *self._requests.values()]
+        due = [*self._turns.values(), *self._requests.values()]
         if not due:
             return None
         left = max(min(due) - now, 0.0)
@@ -110,7 +110,7 @@ class Teller:
 
     async def _decide(self, now: float) -> None:
         await self._decide_due(self._requests, now, self._decide_request)
-        if await self._decide_due(self.turns, now, self._decide_turn) and not self.turns:
+        if await self._decide_due(self._turns, now, self._decide_turn) and not self._turns:
             await self._store.settle_until(self._store.clock.now() - MARGIN)
 
     async def _decide_due(

@@ -16,7 +16,7 @@ class Continuity:
     """
 
     def __init__(self) -> None:
-        self.resume: dict[str, str | None] = {}
+        self._resume: dict[str, str | None] = {}
         self._branches: dict[str, Branch | None] = {}
         self._ready: dict[str, int] = {}  # epoch of the worker that was last ready
         self._told: dict[str, str] = {}
@@ -28,7 +28,7 @@ class Continuity:
         self, session_id: str, claude_session_id: str | None, branch: Branch | None
     ) -> None:
         """Set the Claude session, and its branch if any, with which the next worker resumes."""
-        self.resume[session_id] = claude_session_id
+        self._resume[session_id] = claude_session_id
         self._branches[session_id] = branch
 
     def note_ready(self, session_id: str, ready: Ready) -> None:
@@ -39,7 +39,7 @@ class Continuity:
             return
         self._ready[session_id] = ready.epoch
         if self._branches.get(session_id) is None:  # else until a turn of it has ended
-            self.resume[session_id] = None if ready.fresh else ready.claude_session_id
+            self._resume[session_id] = None if ready.fresh else ready.claude_session_id
         self._told.setdefault(session_id, ready.told)
 
     def note_ended(self, session_id: str, ended: TurnEnded) -> None:
@@ -51,14 +51,14 @@ class Continuity:
 
     def forget(self, session_id: str) -> None:
         """Forget the session."""
-        for known in (self.resume, self._branches, self._ready, self._told, self._launched):
+        for known in (self._resume, self._branches, self._ready, self._told, self._launched):
             known.pop(session_id, None)
 
     def of(self, session_id: str, options: WorkerOptions) -> dict[str, Any]:
         """The fields of the launch specification that say it, of a worker with these options."""
         launched = self._launched[session_id] = options.account, options.model
         return {
-            "resume_session_id": self.resume.get(session_id),
+            "resume_session_id": self._resume.get(session_id),
             "branch": self._branches.get(session_id),
             "told": self._told.get(session_id, ""),
             "windows": self._windows.get(launched, {}),

@@ -38,11 +38,11 @@ class StartingForkServer:
 
 def installation() -> Installation:
     """What tells the files that a fork server runs from: they change if a package is installed anew."""
-    return tuple(_identity(path) for path in (sys.executable, *package_files()))
+    return tuple(_identity(path) for path in (sys.executable, *_packages()))
 
 
 @functools.cache
-def package_files() -> tuple[str, ...]:
+def _packages() -> tuple[str, ...]:
     """The files with which our package and the SDK begin; the SDK is not imported."""
     found = (importlib.util.find_spec(name) for name in ("pykoclaw_acp", "claude_agent_sdk"))
     return tuple(spec.origin for spec in found if spec is not None and spec.origin is not None)

@@ -43,7 +43,7 @@ def read_spool(path: Path, epoch: int, after: int) -> Iterator[list[FromWorker]]
     Nothing if there is none. Raises OSError if it cannot be read, after what could be.
     """
     try:
-        file = open_spool(path)
+        file = _open(path)
     except FileNotFoundError:
         return
     if file is None:
@@ -71,7 +71,7 @@ def read_spool(path: Path, epoch: int, after: int) -> Iterator[list[FromWorker]]
         raise unread
 
 
-def open_spool(path: Path) -> BinaryIO | None:
+def _open(path: Path) -> BinaryIO | None:
     """The file; None if something else is there in its place."""
     if not stat.S_ISREG(os.lstat(path).st_mode):
         return None

@@ -52,7 +52,7 @@ class LocalLauncher:
         """
         self.whereabouts: Whereabouts = LocalWhereabouts()
         self._state = state
-        self.fork_server = ForkServer(directory / LOG_NAME, resident=resident, begun=begun)
+        self._fork_server = ForkServer(directory / LOG_NAME, resident=resident, begun=begun)
         self._boot_id = processes.boot_id()
         self._pids: dict[str, int] = {}  # of live workers, by their cookies
         self._patience = leftovers.Patience()
@@ -63,7 +63,7 @@ class LocalLauncher:
 
     async def warm(self) -> None:
         """Start the fork server; raises OSError."""
-        await self.fork_server.warm()
+        await self._fork_server.warm()
 
     async def launch(self, spec: LaunchSpec) -> LocalChannel:
         """Fork a worker and connect to it; raises LaunchFailed."""
@@ -72,7 +72,7 @@ class LocalLauncher:
             _make_places(files)
         except (OSError, ConfigurationError) as error:
             raise _failed(error, "its directories cannot be made") from error
-        forked = await self.fork_server.fork(ForkRequest(spec, files))
+        forked = await self._fork_server.fork(ForkRequest(spec, files))
         if forked.error is not None:
             raise LaunchFailed(forked.kind, forked.error)
         process = WorkerProcess(forked.pid, forked.start_time, self._boot_id)
@@ -151,7 +151,7 @@ class LocalLauncher:
                 action="strays_ended",
                 pids=[s.pid for s in strays],
             )
-        fork_server = self.fork_server.pid
+        fork_server = self._fork_server.pid
         processes.reap_orphans(frozenset() if fork_server is None else frozenset([fork_server]))
         await asyncio.to_thread(_clear, self._files(worker).temporary)
         await self.discard(worker, keep_spool=keep_spool)
@@ -180,12 +180,12 @@ class LocalLauncher:
 
     async def probe(self) -> None:
         """Raises RestartWanted when the fork server has failed several launches in a row."""
-        if self.fork_server.broken:
-            raise RestartWanted(f"The fork server cannot run; its log is {self.fork_server.log}.")
+        if self._fork_server.broken:
+            raise RestartWanted(f"The fork server cannot run; its log is {self._fork_server.log}.")
 
     async def close(self) -> None:
         """End the fork server."""
-        await self.fork_server.close()
+        await self._fork_server.close()
 
     def _files(self, worker: WorkerIdentity) -> WorkerFiles:
         return self._inherited.get(worker.cookie) or WorkerFiles.of(

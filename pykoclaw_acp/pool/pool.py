@@ -241,9 +241,7 @@ class WorkerPool:
             self._start(worker.live())
 
     async def detach(self) -> None:
-        """Commit what was received, and leave the workers to the next daemon; turns are suspended
-        already.
-        """
+        """Commit what was received, and leave the workers to the next daemon, as turns were before."""
         self._closing = True
         for worker in self._workers.values():
             worker.detach()

@@ -50,7 +50,7 @@ def alive(words: str) -> bool | None:
     boot, _, rest = words.partition(":")
     space, _, process = rest.partition(":")
     pid, _, start = process.partition(":")
-    here = of_this_place()
+    here = _here()
     if (
         here is None
         or (boot, space) != (here.boot, str(here.space))
@@ -68,7 +68,7 @@ def _words(process: _Process) -> str:
 
 
 @cache
-def of_this_place() -> _Process | None:
+def _here() -> _Process | None:
     """What client processes are compared with: where this one runs; None if that is unknown."""
     found = client_process.own()
     return None if found is None else msgspec.convert(found, _Process)

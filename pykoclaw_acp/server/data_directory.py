@@ -41,7 +41,7 @@ def take(
     undo.callback(lock.release)
     if group is not None:
         privacy.require_shared(settings.data, group, str(settings.group))
-    directory = runtime_directory(places)
+    directory = _runtime_directory(places)
     return lock, [
         directory,
         Path(places.socket).parent,
@@ -73,7 +73,7 @@ def readable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def runtime_directory(places: Places) -> Path:
+def _runtime_directory(places: Places) -> Path:
     """Create the directory of the daemon's socket and logs; 0700."""
     try:
         secure_directory(places.directory)

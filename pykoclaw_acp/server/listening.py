@@ -61,7 +61,7 @@ class Listening:
     def end(self) -> None:
         """Close them; whoever tries to connect then starts the next daemon."""
         if self._made is not None:
-            if identity_of(self._path) == self._made:  # another one at its path stays
+            if _identity(self._path) == self._made:  # another one at its path stays
                 with contextlib.suppress(OSError):
                     os.unlink(self._path)
             self._made = None
@@ -70,16 +70,16 @@ class Listening:
 
     def _make(self) -> None:
         self._sockets = [listen(self._path)]
-        self._made = identity_of(self._path)
+        self._made = _identity(self._path)
 
     def _restore(self) -> socket.socket | None:
         """Make our socket anew if its file is gone, or another's; returns the one before, if so."""
         if self._made is None:
             for path in self._given:
-                if identity_of(path) is None:
+                if _identity(path) is None:
                     self._tell(LOST.format(path))
             return None
-        if identity_of(self._path) == self._made:
+        if _identity(self._path) == self._made:
             return None
         (before,) = self._sockets
         try:
@@ -118,7 +118,7 @@ def _path_of(listener: socket.socket) -> str | None:
     return name if isinstance(name, str) and name.startswith("/") else None
 
 
-def identity_of(path: str) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     """Device and inode of a file; None if it is not there, or cannot be seen."""
     try:
         found = os.stat(path, follow_symlinks=False)

@@ -50,7 +50,7 @@ class Origins:
         """
         self._owns = owns
         self._workers = workers
-        self._group = own_group(name)
+        self._group = _own_group(name)
         self._looks = asyncio.Semaphore(LOOKS)
 
     async def of(self, connection: socket.socket) -> Inside | None:
@@ -99,7 +99,7 @@ class Origins:
         """
         if self._group is None or not ancestors:
             return False
-        group = group_of(next(iter(ancestors)).pid)
+        group = _group_of(next(iter(ancestors)).pid)
         if group is None or not f"{group}/".startswith(f"{self._group}/"):
             return False
         return not any(
@@ -118,11 +118,11 @@ def _pidfd_of(connection: socket.socket, pid: int) -> int:
     return os.pidfd_open(pid)
 
 
-def own_group(name: str) -> str | None:
+def _own_group(name: str) -> str | None:
     """Our control group if nothing else is in it: a service whose main process this is, or the
     scope of a daemon.
     """
-    group = group_of(os.getpid())
+    group = _group_of(os.getpid())
     if group is None or group == "/":
         return None
     is_service = os.environ.get(_STARTED_BY_SYSTEMD.decode().rstrip("=")) == str(os.getpid())
@@ -130,7 +130,7 @@ def own_group(name: str) -> str | None:
     return group if is_service or is_scope else None
 
 
-def group_of(pid: int) -> str | None:
+def _group_of(pid: int) -> str | None:
     """The process's control group as systemd sees it (cgroups(7)): in its own hierarchy, else in
     the unified one.
     """

@@ -146,7 +146,7 @@ class DirectPeer:
         self._transport = transport
         self._begun = begun
         self._framer = LineFramer(MAX_LINE_EARLY, room)
-        self.count = 0
+        self._count = 0
         """Number of lines that were given so far."""
 
     async def incoming(self) -> AsyncIterator[Iterable[ClientLine]]:
@@ -217,5 +217,5 @@ class DirectPeer:
 
     def _numbered(self, contents: list[bytes | bytearray | Oversized]) -> Iterator[ClientLine]:
         for content in contents:
-            self.count += 1
-            yield ClientLine(self.count, content)
+            self._count += 1
+            yield ClientLine(self._count, content)

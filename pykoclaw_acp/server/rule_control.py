@@ -75,7 +75,7 @@ class RuleControl:
         found: list[Session] = []
         for session in self._sessions.live.values():
             cwd = session.options.cwd
-            if session.id in ids or (cwd and await real_path(cwd) in paths):
+            if session.id in ids or (cwd and await _real(cwd) in paths):
                 found.append(session)
         return found
 
@@ -90,8 +90,8 @@ class RuleControl:
 
     async def _of_directory(self, known: Sequence[LastingRule], path: str) -> list[LastingRule]:
         """The rules of a directory, and of the sessions there."""
-        paths = {path, await real_path(path)}
-        return [one for one in known if one.path in paths or await real_path(one.path) in paths]
+        paths = {path, await _real(path)}
+        return [one for one in known if one.path in paths or await _real(one.path) in paths]
 
 
 def _beginning(known: Sequence[LastingRule], prefix: str) -> list[LastingRule]:
@@ -102,7 +102,7 @@ def _beginning(known: Sequence[LastingRule], prefix: str) -> list[LastingRule]:
     return found
 
 
-async def real_path(path: str) -> str:
+async def _real(path: str) -> str:
     """The path without symbolic links; as it is if the disk does not answer."""
     with contextlib.suppress(TimeoutError):
         return await disks.call(path, partial(os.path.realpath, path))

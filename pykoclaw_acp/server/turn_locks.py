@@ -26,7 +26,7 @@ class FileLocks:
     def __init__(self, data: str, timeout: float) -> None:
         self._data = data
         self._timeout = timeout
-        self.held: dict[str, TurnLock] = {}
+        self._held: dict[str, TurnLock] = {}
         self._closed = False
 
     async def acquire(
@@ -51,7 +51,7 @@ class FileLocks:
                 found.release()
                 return
             if isinstance(found, TurnLock):
-                self.held[conversation] = found
+                self._held[conversation] = found
                 return
             waited = loop.time() - began
             if waited >= MOMENT and found.program == PROGRAM and found.pid == os.getpid():
@@ -67,13 +67,13 @@ class FileLocks:
 
     def release(self, conversation: str) -> None:
         """Release the lock."""
-        if (lock := self.held.pop(conversation, None)) is not None:
+        if (lock := self._held.pop(conversation, None)) is not None:
             lock.release()
 
     def close(self) -> None:
         """Release all locks, and take none any more: another server may follow in this process."""
         self._closed = True
-        for conversation in list(self.held):
+        for conversation in list(self._held):
             self.release(conversation)
 
     async def _take(self, conversation: str) -> TurnLock | Holder:

@@ -44,7 +44,7 @@ class Clock:
         else:
             # Less: the machine was restored from a snapshot
             counted = noted.counted + max(0, now - noted.uptime)
-        self.offset = counted - now  # ms that are more than those since boot
+        self._before = counted - now  # ms that are more than those since boot
         self.started = counted
 
     def now(self) -> int:
@@ -53,7 +53,7 @@ class Clock:
 
     def at(self, moment: int) -> int:
         """Value of the clock at `moment` ms after boot."""
-        return self.offset + moment
+        return self._before + moment
 
     def age(self, then: int) -> float:
         """Seconds since the clock showed `then`, as a lower bound; never negative."""

@@ -156,7 +156,7 @@ class _Directory:
         mode = self.status.st_mode
         if mode & stat.S_IXOTH or not _is_trusted(self.status.st_uid):
             return False
-        return not mode & stat.S_IXGRP or not (others_in(self.status.st_gid) or self._acl())
+        return not mode & stat.S_IXGRP or not (_others_in(self.status.st_gid) or self._acl())
 
     def weaknesses(self, group: int | None, *, last: bool) -> list[Weakness]:
         """Ways in which others can change it."""
@@ -177,7 +177,7 @@ class _Directory:
             return []
         writers = self._acl()
         if writers is None:
-            writers = [] if status.st_gid == group else others_in(status.st_gid)
+            writers = [] if status.st_gid == group else _others_in(status.st_gid)
         if not writers:
             return []
         names = ", ".join(writers[:3]) + (", …" if len(writers) > 3 else "")
@@ -218,7 +218,7 @@ class _Directory:
             if allowed & _ACL_WRITE and tag == _ACL_USER and not _is_trusted(one):
                 writers.append(f"user {one}")
             elif allowed & _ACL_WRITE and tag in {_ACL_GROUP, _ACL_GROUP_OBJ}:
-                writers += others_in(self.status.st_gid if tag == _ACL_GROUP_OBJ else one)
+                writers += _others_in(self.status.st_gid if tag == _ACL_GROUP_OBJ else one)
         return writers
 
 
@@ -248,7 +248,7 @@ def _is_trusted(user: int) -> bool:
         return False
 
 
-def others_in(group: int) -> list[str]:
+def _others_in(group: int) -> list[str]:
     """Members of the group, except root and ourselves."""
     import grp  # not at the top: hardly anybody has such a directory
     import pwd

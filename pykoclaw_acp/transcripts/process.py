@@ -47,10 +47,10 @@ class ReaderProcesses:
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(MOST)
-        self._idle: list[ReaderProcess] = []
-        self._busy: set[ReaderProcess] = set()
+        self._idle: list[_ReaderProcess] = []
+        self._busy: set[_ReaderProcess] = set()
         self._due: asyncio.TimerHandle | None = None  # the end of the idle ones
-        self._ending: list[ReaderProcess] = []
+        self._ending: list[_ReaderProcess] = []
         self._reaping: asyncio.TimerHandle | None = None
         self.closed = False
 
@@ -68,7 +68,7 @@ class ReaderProcesses:
                 raise ReaderDied
             if len(self._ending) >= MOST_ENDING:
                 raise TimeoutError(errno.ETIMEDOUT, disks.SILENT)
-            reader = self._idle.pop() if self._idle else await ReaderProcess.start()
+            reader = self._idle.pop() if self._idle else await _ReaderProcess.start()
             self._busy.add(reader)
             whole = False
             try:
@@ -106,7 +106,7 @@ class ReaderProcesses:
         self._end(self._idle)
         self._idle.clear()
 
-    def _end(self, readers: Collection[ReaderProcess]) -> None:
+    def _end(self, readers: Collection[_ReaderProcess]) -> None:
         """End these. One whose disk does not answer is there until it does: nobody waits for that."""
         for reader in readers:
             reader.end()
@@ -122,7 +122,7 @@ class ReaderProcesses:
             self._reaping = asyncio.get_running_loop().call_later(REAP, self._reap)
 
 
-class ReaderProcess:
+class _ReaderProcess:
     """One process."""
 
     def __init__(
@@ -136,10 +136,10 @@ class ReaderProcess:
         self._writer = writer
 
     @classmethod
-    async def start(cls) -> ReaderProcess:
+    async def start(cls) -> _ReaderProcess:
         ours, theirs = socket.socketpair()
         try:
-            process = start_reader(theirs)
+            process = _start(theirs)
         except OSError:
             ours.close()
             raise
@@ -198,7 +198,7 @@ class ReaderProcess:
             self._process.wait(max(seconds, 0))
 
 
-def start_reader(control: socket.socket) -> subprocess.Popen[bytes]:
+def _start(control: socket.socket) -> subprocess.Popen[bytes]:
     """Start the reader, without the marks of a worker's processes: the reaper leaves it alone."""
     return subprocess.Popen(
         [sys.executable, "-m", CHILD, str(control.fileno()), __version__],

@@ -191,7 +191,7 @@ class KernelWatches:
         """Watch this path; False if it cannot be watched."""
         if path in self._watches:
             return True
-        watched = self.ask_kernel(path)
+        watched = self._add(path)
         self._close_unused()
         return watched
 
@@ -212,7 +212,7 @@ class KernelWatches:
     def _libc(self) -> ctypes.CDLL:
         return ctypes.CDLL(None, use_errno=True)
 
-    def ask_kernel(self, path: str) -> bool:
+    def _add(self, path: str) -> bool:
         """Have the kernel watch this path; False if it does not."""
         if self._descriptor is None:
             opened = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)

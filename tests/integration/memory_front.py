@@ -9,6 +9,8 @@ import json
 import time
 from typing import Any, Final
 
+import pytest
+
 from pykoclaw_acp.front.ledger import Ledger
 from pykoclaw_acp.link import client_process, lines
 from tests.e2e.harness import frames
@@ -56,8 +58,10 @@ class MemoryFront:
     def __init__(self, client: str, process: int) -> None:
         self.client = client
         self.process = process
-        self.ledger = Ledger()
-        self.ledger.parent = dict(client_process.own() or {}, pid=process, start=1)
+        parent = dict(client_process.own() or {}, pid=process, start=1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(client_process, "parent", lambda: parent)
+            self.ledger = Ledger()
         self.opened_at: dict[str, float] = {}  # when it last asked to open a session, or got it
         self.asked: dict[int, Asked] = {}
         self.views: dict[str, View] = {}

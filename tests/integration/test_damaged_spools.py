@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from unittest.mock import MagicMock
 
 import pytest
 
+from pykoclaw_acp.channel import salvage
 from pykoclaw_acp.channel.frames import EventFrame, FromWorker, Gap, encode
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.channel.spec import WorkerIdentity
@@ -169,6 +171,9 @@ async def test_frame_refused_by_database_affects_no_other(
         assert len(leftovers.kept(tmp_path)) == 1
 
 
+FRAMES = salvage.frames
+
+
 class Sick:
     """The disk under a spool: reading fails at a line, so many times; None: for good."""
 
@@ -177,8 +182,13 @@ class Sick:
         self.times = times
         self.failed = 0
 
-    def __call__(self, path: Path) -> Any:
-        lines = iter(path.read_bytes().splitlines(keepends=True)[: self.line])
+    def __call__(self, file: BinaryIO, epoch: int, after: int) -> Iterator[FromWorker]:
+        """In the place of `salvage.frames`."""
+        return FRAMES(self._sick(file), epoch, after)
+
+    def _sick(self, file: BinaryIO) -> BinaryIO:
+        lines = iter(file.readlines()[: self.line])
+        file.seek(0)
 
         def readline(_: int) -> bytes:
             if line := next(lines, b""):
@@ -189,7 +199,7 @@ class Sick:
             raise OSError(5, "Input/output error")
 
         if self.times is not None and self.failed >= self.times:
-            return open(path, "rb")
+            return file
         return MagicMock(readline=readline)
 
 
@@ -213,7 +223,7 @@ async def test_temporarily_unreadable_spool_is_waited_for(
     path = spool(channel, turn.turn_id)
     await die(alive)
     sick = Sick(line, times=3)
-    monkeypatch.setattr(leftovers, "open_spool", sick)
+    monkeypatch.setattr(salvage, "frames", sick)
     async with daemon(tmp_path) as after:
         assert sick.failed == 3
         assert await after.states() == {turn.turn_id: "done"}
@@ -233,7 +243,7 @@ async def test_persistently_unreadable_spool_is_noted_lost_before_end(
     await die(alive)
     with monkeypatch.context() as patch:
         patch.setattr(leftovers, "PATIENCE", 0.05)
-        patch.setattr(leftovers, "open_spool", Sick(line, times=None))
+        patch.setattr(salvage, "frames", Sick(line, times=None))
         async with daemon(tmp_path) as after:
             assert await after.states() == {turn.turn_id: "failed" if line else "unknown"}
     async with daemon(tmp_path) as after:  # now it could be read: that is too late
@@ -260,9 +270,7 @@ async def test_dying_workers_spool_precedes_end_or_is_lost(
 
         with monkeypatch.context() as patch:
             patch.setattr(r.launcher, "deliver_spool", deliver)
-            patch.setattr(
-                leftovers, "open_spool", Sick(0, times=None if expected == "[gap]" else 3)
-            )
+            patch.setattr(salvage, "frames", Sick(0, times=None if expected == "[gap]" else 3))
             channel.kill()
             assert (await asyncio.wait_for(turn.ended, 30))[0].state in ("failed", "unknown")
         assert await order(r, session) == [expected, "[end]"]

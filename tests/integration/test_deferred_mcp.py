@@ -14,7 +14,6 @@ import pytest
 from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.processes import ForkRequest
 from pykoclaw_acp.errors import LaunchFailed
-from pykoclaw_acp.pool import forkserver_process
 from pykoclaw_acp.pool.local_forkserver import ForkServer
 from pykoclaw_acp.worker.forkserver import REST
 from tests import plugins
@@ -250,17 +249,19 @@ async def test_fork_server_says_once_what_is_broken(
 async def test_fork_server_restarts_when_its_code_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = tmp_path / "__init__.py"
-    package.write_text("")
-    monkeypatch.setattr(forkserver_process, "package_files", lambda: (str(package),))
+    python, code = tmp_path / "python", f'#!/bin/sh\nexec {sys.executable} "$@"\n'
+    python.write_text(code)
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
     server = ForkServer(tmp_path / "workers.log", resident=False)
     try:
         await server.warm()
         first = server.pid
         await server.warm()
         assert server.pid == first
-        package.unlink()
-        package.write_text("another version")
+        python.unlink()
+        python.write_text(f"{code}# another version\n")
+        python.chmod(0o755)
         await server.warm()
         assert server.pid != first
         again = server.pid

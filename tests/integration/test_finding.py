@@ -115,7 +115,7 @@ async def test_changes_are_in_the_next_lists(
     index: Index, monkeypatch: pytest.MonkeyPatch, inotify: bool
 ) -> None:
     if not inotify:
-        monkeypatch.setattr(watching.KernelWatches, "ask_kernel", lambda *_: False)
+        monkeypatch.setattr(watching.KernelWatches, "add", lambda *_: False)
         monkeypatch.setattr(finding, "LOOK_EVERY", 0.0)
     finder = index.finder()
     first = index.transcript(1)

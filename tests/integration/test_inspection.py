@@ -22,7 +22,7 @@ from pykoclaw_acp.store import connection
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.inspection import DatabaseForeign, DatabaseIncompatible
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.system import trusted_path
+from tests.groups import shared_with
 from tests.integration.schemas import OUR_TABLES, PYKOCLAW_SCHEMA, TWO_COLUMNS, create, query
 
 FOUR_COLUMNS = "CREATE TABLE conversations (name TEXT PRIMARY KEY, session_id TEXT, cwd TEXT, created_at TEXT NOT NULL)"
@@ -194,8 +194,8 @@ async def test_adopting_command_keeps_existing_data(
 async def test_adopting_command_trusts_the_group_that_is_set(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trusted_path, "others_in", lambda group: ["colleague"])
     monkeypatch.setenv("PYKOCLAW_GROUP", grp.getgrgid(os.getegid()).gr_name)
+    shared_with(monkeypatch, "colleague")
     create(path, FOREIGN)
     path.parent.chmod(0o2770)
     assert adopt(path, monkeypatch).exit_code == 0

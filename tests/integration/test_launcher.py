@@ -15,7 +15,7 @@ from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed, RestartWanted
 from pykoclaw_acp.pool.local import LocalLauncher
-from pykoclaw_acp.pool.local_forkserver import MAX_LOG
+from pykoclaw_acp.pool.local_forkserver import MAX_LOG, ForkServer
 from pykoclaw_acp.system import reaper
 from tests.workers import spec
 
@@ -44,10 +44,10 @@ async def test_launch_truncates_oversized_workers_log(
     """Also under a fork server that runs since long."""
     launcher = LocalLauncher(tmp_path, tmp_path, resident=True)
 
-    async def refuse() -> None:
+    async def refuse(_: ForkServer) -> None:
         raise OSError("no")
 
-    monkeypatch.setattr(launcher.fork_server, "ensure", refuse)
+    monkeypatch.setattr(ForkServer, "ensure", refuse)
     for size, kept in ((MAX_LOG, MAX_LOG), (MAX_LOG + 1, 0)):
         (tmp_path / "workers.log").touch()
         os.truncate(tmp_path / "workers.log", size)
@@ -65,7 +65,7 @@ async def test_directories_removed_under_the_server_are_made_anew(
     async def refuse(*_: object) -> None:
         raise LaunchFailed(ErrorKind.START_FAILED, "no more is needed")
 
-    monkeypatch.setattr(launcher.fork_server, "fork", refuse)
+    monkeypatch.setattr(ForkServer, "fork", refuse)
     one = spec(tmp_path)
     for _ in range(2):
         with pytest.raises(LaunchFailed, match="no more is needed"):
@@ -77,7 +77,9 @@ async def test_directories_removed_under_the_server_are_made_anew(
 
 
 @pytest.mark.parametrize("there", ["directory", "link", "pipe"])
-async def test_unusable_worker_log_costs_only_the_log(tmp_path: Path, there: str) -> None:
+async def test_unusable_worker_log_costs_only_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
     path, target = tmp_path / "workers.log", tmp_path / "target"
     target.write_text("kept")
     os.truncate(target, MAX_LOG + 1)
@@ -87,9 +89,17 @@ async def test_unusable_worker_log_costs_only_the_log(tmp_path: Path, there: str
         path.symlink_to(target)
     else:
         os.mkfifo(path)
+    warm, pids = ForkServer.warm, list[int | None]()
+
+    async def warmed(server: ForkServer) -> None:
+        await warm(server)
+        pids.append(server.pid)
+
+    monkeypatch.setattr(ForkServer, "warm", warmed)
     launcher = LocalLauncher(tmp_path, tmp_path, resident=False)
     await asyncio.wait_for(launcher.warm(), 60)
-    assert launcher.fork_server.pid is not None
+    (pid,) = pids
+    assert pid is not None
     await launcher.close()
     assert target.stat().st_size == MAX_LOG + 1
 

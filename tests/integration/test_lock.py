@@ -9,18 +9,20 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pykoclaw_acp
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked, DirectoryUnusable
 from pykoclaw_acp.link.places import LOCK_NAME, Places
 from pykoclaw_acp.pool.local_whereabouts import is_held
 from pykoclaw_acp.server import data_directory
 from pykoclaw_acp.store.lock import DataLock
-from pykoclaw_acp.system import trusted_path
+from tests.groups import shared_with
 
 HOLD = (
     "import sys, pathlib\n"
@@ -137,7 +139,7 @@ def test_a_directory_that_everybody_can_write_is_refused(tmp_path: Path, mode: i
 def test_directory_that_group_members_can_write_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
 ) -> None:
-    monkeypatch.setattr(trusted_path, "others_in", lambda group: ["colleague"])
+    shared_with(monkeypatch, "colleague")
     for above in (*reversed(tmp_path.parents), tmp_path):  # nothing above closes it to them
         if above.stat().st_uid == os.geteuid() and not above.stat().st_mode & stat.S_ISVTX:
             above.chmod(above.stat().st_mode | 0o055)
@@ -174,7 +176,7 @@ def test_disk_without_room_is_locked_all_the_same(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
-def test_unmakeable_state_directory_is_fatal_unless_disks_fault(
+async def test_unmakeable_state_directory_is_fatal_unless_disks_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     places = Places(tmp_path / "data", tmp_path / "state", tmp_path / "socket")
@@ -183,11 +185,14 @@ def test_unmakeable_state_directory_is_fatal_unless_disks_fault(
         raise ConfigurationError(f"{path} cannot be made.") from OSError(number, "so")
 
     monkeypatch.setattr(data_directory, "secure_directory", fails)
-    if number == errno.EACCES:
-        with pytest.raises(DirectoryUnusable, match="PYKOCLAW_STATE"):
-            data_directory.runtime_directory(places)
-    else:
-        assert str(data_directory.runtime_directory(places)) == places.directory
+    settings = Settings(data=tmp_path / "data")
+    async with AsyncExitStack() as undo:
+        if number == errno.EACCES:
+            with pytest.raises(DirectoryUnusable, match="PYKOCLAW_STATE"):
+                data_directory.take(settings, places, undo, resident=True)
+        else:
+            _, spare = data_directory.take(settings, places, undo, resident=True)
+            assert str(spare[0]) == places.directory
 
 
 def test_directory_readable_by_others_stays_unchanged(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.protocol.control.rules import RemoveRuleParams
 from pykoclaw_acp.store.database import Statement, Unit
+from pykoclaw_acp.system import disks
 from tests.integration.adopting import alive, daemon, found, killed
 from tests.integration.callers import rule_control
 from tests.integration.rig import rig
@@ -145,11 +147,11 @@ async def test_rule_is_removed_while_sessions_leave_memory(
         session = await r.session()
         others = [await r.session() for _ in range(3)]
 
-        async def meanwhile(path: str) -> str:
+        async def meanwhile(path: str, look: Callable[[], str]) -> str:
             r.sessions.live.remove(others[-1].id)
-            return path
+            return look()
 
-        monkeypatch.setattr("pykoclaw_acp.server.rule_control.real_path", meanwhile)
+        monkeypatch.setattr(disks, "call", meanwhile)
         insert = Statement(
             "INSERT INTO acp_session_rules VALUES (?, 'Bash(ls)', '', 1)", (session.id,)
         )

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.model.condition import DatabaseState
-from pykoclaw_acp.model.notices import DeliveryTarget
+from pykoclaw_acp.model.notices import DeliveryTarget, EndedTurn
 from pykoclaw_acp.model.permissions import Decision
 from pykoclaw_acp.model.turns import AWAY_GRACE
 from pykoclaw_acp.notify import command, quiet, sender, teller, webhook
@@ -408,20 +408,34 @@ async def test_conversation_is_not_told_of_its_own_turns(tmp_path: Path) -> None
         assert told == sorted([name, CHAT.conversation, CHAT.conversation])
 
 
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The turns that are decided on from now on."""
+    looks: list[str] = []
+    ended_turn = SqlNoticeStore.ended_turn
+
+    async def looking(store: SqlNoticeStore, turn_id: str) -> EndedTurn | None:
+        looks.append(turn_id)
+        return await ended_turn(store, turn_id)
+
+    monkeypatch.setattr(SqlNoticeStore, "ended_turn", looking)
+    return looks
+
+
 async def test_decided_turn_is_not_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(teller, "MARGIN", -1)
+    looks = looked_at(monkeypatch)
     async with rig(tmp_path) as r:
         watched = await r.session()
         subscription = watched.subscribe(Person(), 0)
-        async with telling(r, CHAT) as one:
+        async with telling(r, CHAT):
             (before,) = (await rows(r, "SELECT since_clock FROM acp_notify"))[0]
             await r.run(watched, "say 1")
             await eventually(
                 lambda: rows(r, f"SELECT 1 FROM acp_notify WHERE since_clock > {before}")
             )
-            assert one.turns == {}
+        assert len(looks) == 1
         subscription.close()
         async with telling(r, CHAT):
             await r.run(await away(r), "say 1")
@@ -832,15 +846,19 @@ async def test_quiet_hours_hold_everything_until_they_end(
 ) -> None:
     monkeypatch.setattr(quiet, "LONGEST_WAIT", 0.01)
     monkeypatch.setattr(Quiet, "over", False)
-    async with rig(tmp_path) as r, telling(r, CHAT, quiet=Quiet(0, 1)) as one:
+    monkeypatch.setattr(teller, "MARGIN", -1)
+    looks, all_decided = looked_at(monkeypatch), "SELECT 1 FROM acp_notify WHERE since_clock > "
+    async with rig(tmp_path) as r, telling(r, CHAT, quiet=Quiet(0, 1)):
         await r.run(await away(r), "say 1")
         late = await away(r)
         await r.run(late, "say 1")
-        assert len(one.turns) == 2
+        assert looks == []
         late.subscribe(Person(), 0)  # who comes in the night is not told in the morning
         assert await notices(r) == []
+        now = r.database.clock.now()
         monkeypatch.setattr(Quiet, "over", True)
-        await eventually(lambda: not one.turns)
+        await eventually(lambda: rows(r, f"{all_decided}{now}"))
+        assert len(looks) == 2
         assert await _count(r, 1)
 
 

@@ -9,7 +9,6 @@ import gc
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -337,7 +336,7 @@ async def test_silent_disk_stalls_neither_loop_nor_other_calls(
         with monkeypatch.context() as hung:
             hung.setattr(files, "look", hanging)
             hung.setattr(files, "find", hanging)
-            hung.setattr(watching.KernelWatches, "ask_kernel", hanging)
+            hung.setattr(watching.KernelWatches, "add", hanging)
             end = made.watch("one", lambda: None)
             for _ in range(10):
                 with pytest.raises(InternalError, match="does not answer"):
@@ -621,9 +620,7 @@ async def test_reader_of_huge_lines_stays_small(p: Place, monkeypatch: pytest.Mo
     p.transcript.say("{" * 2_000_000)
     p.transcript.raw('{"uuid": "deep", "type": ' + "[" * 300_000 + "]" * 300_000 + "}\n")
     turns(p.transcript, 2000, 10)
-    monkeypatch.setattr(
-        process.ReaderProcess, "gives_way", False
-    )  # it is looked at when it is done
+    monkeypatch.setattr(os, "getpriority", lambda *_: 0)  # it is looked at when it is done
     await p.look()
     (pid,) = p.made[0].readers.pids
     more = peak(pid) - empty()
@@ -667,13 +664,13 @@ async def test_server_that_stops_starts_no_reader(
 ) -> None:
     turns(p.transcript, 500)
     started: list[int] = []
-    start = process.start_reader
+    start = subprocess.Popen
 
-    def counting(control: socket.socket) -> subprocess.Popen[bytes]:
+    def counting(command: list[str], **how: Any) -> subprocess.Popen[bytes]:
         started.append(1)
-        return start(control)
+        return start(command, **how)
 
-    monkeypatch.setattr(process, "start_reader", counting)
+    monkeypatch.setattr(subprocess, "Popen", counting)
     made, commit = p.transcripts(), p.store.commit_piece
 
     async def stopping(session: str, piece: ImportedPiece) -> list[Logged]:
@@ -730,7 +727,7 @@ async def test_changes_are_noticed_while_somebody_watches(
     monkeypatch.setattr(watching, "SETTLE", 0.01)
     monkeypatch.setattr(watching, "LOOK_EVERY", 0.01)
     if not inotify:
-        monkeypatch.setattr(watching.KernelWatches, "ask_kernel", lambda *_: False)
+        monkeypatch.setattr(watching.KernelWatches, "add", lambda *_: False)
     turns(p.transcript, 1)
     await p.look()
     made, calls = p.made[0], [0, 0]

@@ -166,14 +166,17 @@ async def test_turn_that_cannot_end_at_once_ends_later(
 
 
 async def test_lock_that_gets_lost_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Full(dict[str, TurnLock]):
-        def __setitem__(self, name: str, lock: TurnLock) -> None:
-            raise MemoryError
+    take, taken = TurnLock.take, list[bool]()
 
-    taking = locks(tmp_path)
-    monkeypatch.setattr(taking, "held", Full())
-    with pytest.raises(MemoryError):
-        await taking.acquire("acp-1")
+    def short(*given: str) -> TurnLock | Holder:
+        taken.append(isinstance(take(*given), TurnLock))
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TurnLock, "take", short)
+        with pytest.raises(MemoryError):
+            await locks(tmp_path).acquire("acp-1")
+    assert taken == [True]
     await eventually(lambda: holder(tmp_path, "acp-1") is None)
 
 

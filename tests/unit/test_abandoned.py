@@ -154,7 +154,7 @@ async def test_plugin_that_loads_too_slowly_writes_nothing_later(
 
     monkeypatch.setattr(loading, "LIMIT", 0.1)
     monkeypatch.setattr(EntryPoint, "load", lambda _: Plugin)
-    monkeypatch.setattr(Plugins, "find", lambda _: [EntryPoint("slow", "a:b", loading.GROUP)])
+    monkeypatch.setattr(loading, "installed", lambda: [EntryPoint("slow", "a:b", loading.GROUP)])
     monkeypatch.setattr(PluginOutput, "install", lambda: PluginOutput(sys.stdout))
 
     monkeypatch.setattr(Probes, "failures", _none)
@@ -182,7 +182,7 @@ async def test_plugins_unfit_server_costs_a_line(monkeypatch: pytest.MonkeyPatch
             }
 
     monkeypatch.setattr(EntryPoint, "load", lambda _: Plugin)
-    monkeypatch.setattr(Plugins, "find", lambda _: [EntryPoint("one", "a:b", loading.GROUP)])
+    monkeypatch.setattr(loading, "installed", lambda: [EntryPoint("one", "a:b", loading.GROUP)])
     monkeypatch.setattr(PluginOutput, "install", lambda: PluginOutput(sys.stdout))
     monkeypatch.setattr(Probes, "failures", _none)
     made = Plugins("acp-1", None)  # type: ignore[arg-type]

@@ -38,7 +38,7 @@ from pykoclaw_acp.commands import (
 from pykoclaw_acp.commands.markdown import markdown
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.doctor.report import Finding
-from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.errors import DaemonNotRunning
 from pykoclaw_acp.front import call as front
 from pykoclaw_acp.front import resuming
 from pykoclaw_acp.link.places import Places
@@ -826,7 +826,6 @@ def test_findings_are_columns_of_paragraphs(monkeypatch: pytest.MonkeyPatch) -> 
         Finding("one", "ok", "Found well. " * 9, ""),
         Finding("another", "problem", "Found ill. " * 9, "Do this. " * 9),
     ]
-    monkeypatch.setattr("pykoclaw_acp.commands.doctor.context_of_machine", lambda: None)
     monkeypatch.setattr("pykoclaw_acp.doctor.checks.examine", lambda context, checks: found)
     terminal_of(monkeypatch, 60)
     result = run("doctor")
@@ -926,6 +925,17 @@ def test_warnings_in_the_log_are_coloured(monkeypatch: pytest.MonkeyPatch) -> No
     assert "\x1b" not in line
 
 
+USER_MANAGER = "0::/user.slice/user@1000.service/app.slice"
+
+
+def runs_in(group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon runs, in this control group."""
+    monkeypatch.setattr(logs, "lock_holder", lambda data: (4, "/s"))
+    monkeypatch.setattr(logs, "PROC", tmp_path)
+    (tmp_path / "4").mkdir()
+    (tmp_path / "4/cgroup").write_text(group + "\n")
+
+
 def test_what_journalctl_writes_is_neutral_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -933,7 +943,7 @@ def test_what_journalctl_writes_is_neutral_too(
     program.write_text("#!/bin/sh\nprintf 'Jan 1 %s \\302\\2332J\\n' \"$*\"\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    monkeypatch.setattr(logs, "unit_of", lambda places: ("pykoclaw-acp.service", True))
+    runs_in(f"{USER_MANAGER}/pykoclaw-acp.service", tmp_path, monkeypatch)
     words = "--user --no-pager --output=cat --unit=pykoclaw-acp.service --lines=3 --follow"
     assert run("logs", "-n", "3", "-f").stdout == rf"Jan 1 {words} \x9b2J" + "\n"
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{entry('Server ready')}\nEND\n")
@@ -944,17 +954,17 @@ def test_what_journalctl_writes_is_neutral_too(
 
 def test_following_log_survives_its_rotation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "PAUSE", 0.001)
-    path = log_file()
+    path = log_file().with_name("workers.log")
     path.write_text("one\n")
     seen: list[str] = []
 
-    def read() -> None:
-        for line in logs.last_lines(path, 10, follow=True):
-            seen.append(line)
-            if line == "end":
-                return
+    def tell(line: str) -> None:
+        seen.append(line.rstrip())
+        if seen[-1] == "end":
+            raise KeyboardInterrupt
 
-    reader = threading.Thread(target=read, daemon=True)
+    monkeypatch.setattr(terminal, "json_text", tell)
+    reader = threading.Thread(target=logs.main, args=(10, True, True, True), daemon=True)
     reader.start()
     try:
         eventually_sync(lambda: seen == ["one"])
@@ -973,25 +983,26 @@ def test_following_log_survives_its_rotation(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("group", "unit"),
+    ("group", "words"),
     [
-        (
-            "0::/user.slice/user@1000.service/app.slice/pykoclaw-acp.service",
-            ("pykoclaw-acp.service", True),
-        ),
-        ("0::/system.slice/pykoclaw-acp.service", ("pykoclaw-acp.service", False)),
-        ("0::/user.slice/user@1000.service/app.slice/pykoclaw-acp-0123-4.scope", None),
+        (f"{USER_MANAGER}/pykoclaw-acp.service", "--user --no-pager"),
+        ("0::/system.slice/pykoclaw-acp.service", "--no-pager"),
+        (f"{USER_MANAGER}/pykoclaw-acp-0123-4.scope", None),
         ("0::/user.slice/session-1.scope", None),
     ],
 )
 def test_under_systemd_the_log_is_the_journals(
-    group: str, unit: tuple[str, bool] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    group: str, words: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "lock_holder", lambda data: (4, "/s"))
-    monkeypatch.setattr(logs, "PROC", tmp_path)
-    (tmp_path / "4").mkdir()
-    (tmp_path / "4/cgroup").write_text(group + "\n")
-    assert logs.unit_of(Places.find()) == unit
+    program = tmp_path / "journalctl"
+    program.write_text('#!/bin/sh\necho "$*"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    log_file().write_text("of the file\n")
+    runs_in(group, tmp_path, monkeypatch)
+    more = "--output=cat --unit=pykoclaw-acp.service --lines=9"
+    expected = "of the file" if words is None else f"{words} {more}"
+    assert run("logs", "-n", "9").stdout == expected + "\n"
 
 
 @pytest.mark.parametrize(
@@ -1017,9 +1028,11 @@ def test_log_of_service_that_failed_is_the_journals(
     assert ("journal of pykoclaw-acp.service" in result.stderr) == own
 
 
-def test_absent_session_message_does_not_hide_other_errors() -> None:
-    with pytest.raises(CommandFailed, match="is longer than"), daemon.said_plainly():
-        raise front.CallFailed(-32603, "The answer is longer than a line may be.", None)
+def test_absent_session_message_does_not_hide_other_errors(asked: list[Any]) -> None:
+    ANSWERS["sessions/show"] = front.CallFailed(
+        -32603, "The answer is longer than a line may be.", None
+    )
+    assert "is longer than" in run("sessions", "show", "5e55").stderr
 
 
 # --- sessions, status, rewind

@@ -25,6 +25,7 @@ from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.store import engine
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.system import trusted_path
+from tests.groups import shared_with
 from tests.waiting import eventually_sync
 
 
@@ -228,7 +229,7 @@ def test_all_weak_parent_directories_named_most_dangerous_first(
 
 
 def test_intended_group_sharing_is_ok(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trusted_path, "others_in", lambda group: ["colleague"])
+    shared_with(monkeypatch, "colleague")
     path = database(context)
     path.chmod(0o660)
     path.parent.chmod(0o2770)

@@ -38,19 +38,18 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Bytes of everything that is decoded."""
     sizes: list[int] = []
 
-    class Counting:
-        def decode(self, data: Any) -> Any:
-            sizes.append(len(data))
-            return decoder.decode(data)
+    decode, decode_event = msgspec.json.decode, events.decode
 
-    decode, decoder = msgspec.json.decode, events.decoder
+    def counting_event(payload: str | bytes) -> Event | None:
+        sizes.append(len(payload))
+        return decode_event(payload)
 
     def counting(data: bytes, **options: Any) -> Any:
         sizes.append(len(data))
         return decode(data, **options)
 
     monkeypatch.setattr(msgspec.json, "decode", counting)
-    monkeypatch.setattr(events, "decoder", Counting())
+    monkeypatch.setattr(imported_lines, "decode", counting_event)
     return sizes
 
 

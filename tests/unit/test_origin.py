@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import os
 import socket
 import subprocess
@@ -52,11 +53,23 @@ def peer(**environment: str) -> Iterator[socket.socket]:
         listener.close()
 
 
+def groups(monkeypatch: pytest.MonkeyPatch, own: str, theirs: str) -> None:
+    """The control groups of this process, and of all others."""
+
+    def opened(path: str) -> io.StringIO:
+        return io.StringIO(f"0::{own if path == f'/proc/{os.getpid()}/cgroup' else theirs}\n")
+
+    monkeypatch.setattr(origin, "open", opened, raising=False)
+
+
 async def looked(
-    own: str, connection: socket.socket, workers: origin.WorkerSessions = no_workers
+    own: str,
+    connection: socket.socket,
+    workers: origin.WorkerSessions = no_workers,
+    name: str = "hash",
 ) -> Inside | None:
     """What is said of a process below this one: not to be taken for a child of the daemon."""
-    made = Origins(lambda cookie: cookie.startswith(f"{own}:"), workers, "hash")
+    made = Origins(lambda cookie: cookie.startswith(f"{own}:"), workers, name)
     ancestors = lineage.ancestry(peer_pid(connection))
     assert [one.pid for one in ancestors[:2]][1] == os.getpid()
     with pytest.MonkeyPatch.context() as patch:
@@ -112,7 +125,7 @@ async def test_the_control_group_of_the_service_tells(
     ExecStartPost=, is not.
     """
     monkeypatch.setenv("SYSTEMD_EXEC_PID", str(os.getpid()))
-    monkeypatch.setattr(origin, "group_of", lambda pid: own if pid == os.getpid() else theirs)
+    groups(monkeypatch, own, theirs)
     monkeypatch.setattr(lineage, "variable", lambda pid, name: str(pid) if by_systemd else None)
     with peer() as connection:
         assert (await looked("ours", connection) == Inside()) is inside
@@ -127,16 +140,17 @@ async def test_the_control_group_of_the_service_tells(
         ("/a/mitto.service", True, True),
     ],
 )
-def test_a_group_that_others_share_tells_nothing(
+async def test_a_group_that_others_share_tells_nothing(
     monkeypatch: pytest.MonkeyPatch, group: str, main: bool, dedicated: bool
 ) -> None:
     """A daemon that a client has started is in the group of the client's service."""
     monkeypatch.setenv("SYSTEMD_EXEC_PID", str(os.getpid() if main else os.getppid()))
-    monkeypatch.setattr(origin, "group_of", lambda _: group)
-    assert (origin.own_group("hash") is not None) is dedicated
+    groups(monkeypatch, group, group)
+    with peer() as connection:
+        assert (await looked("ours", connection) == Inside()) is dedicated
 
 
-def test_each_daemon_of_front_has_own_scope(
+async def test_each_daemon_of_front_has_own_scope(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The workers of the first keep its scope in use; systemd refuses a name that is."""
@@ -152,8 +166,9 @@ def test_each_daemon_of_front_has_own_scope(
         units.add(unit.removeprefix("--unit="))
     assert len(units) == 2
     for unit in units:
-        monkeypatch.setattr(origin, "group_of", lambda _, unit=unit: f"/a/{unit}.scope")
-        assert origin.own_group(places.hash) is not None
+        groups(monkeypatch, f"/a/{unit}.scope", f"/a/{unit}.scope")
+        with peer() as connection:
+            assert await looked("ours", connection, name=places.hash) == Inside()
 
 
 async def test_without_descriptors_nobody_is_taken_for_somebody_else(

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.channel import spool
 from pykoclaw_acp.channel.decoding import ENDED_UNREADABLY, decode_from_worker
 from pykoclaw_acp.channel.frames import (
     EventFrame,
@@ -280,11 +279,14 @@ async def test_a_disk_that_is_full_loses_no_number(tmp_path: Path) -> None:
 async def test_spool_that_cannot_be_written_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    real, box = os.write, Box(tmp_path)
 
-    monkeypatch.setattr(spool, "write_all", write)
-    box = Box(tmp_path)
+    def write(descriptor: int, data: bytes) -> int:
+        if os.readlink(f"/proc/self/fd/{descriptor}") == str(box.path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, data)
+
+    monkeypatch.setattr(os, "write", write)
     box.outbox.put(frame("kept in memory"))
     await spilled(box.outbox)
     assert f"(No space left on device: {box.path})" in spool_full(box.trouble).message

@@ -54,7 +54,7 @@ def version(here: Places, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         os.close(lock)
         return {"workers": [], "daemon": {"pid": 8, "version": versions[-1]}}
 
-    monkeypatch.setattr(stopping, "running_daemon", lambda: 7)
+    monkeypatch.setattr(places, "lock_holder", lambda _: (7, "/socket"))
     monkeypatch.setattr(stopping, "require_operator", lambda: None)
     monkeypatch.setattr(stopping, "end", end)
     monkeypatch.setattr(stopping, "ask", ask)

@@ -60,7 +60,7 @@ class Plugins:
 
     async def load(self) -> None:
         """Load all of them, at the same time."""
-        if not (there := self.find()):
+        if not (there := self._find()):
             return
         _choose_engine()
         try:
@@ -83,7 +83,7 @@ class Plugins:
             seconds=round(time.monotonic() - began, 3),
         )
 
-    def find(self) -> Sequence[EntryPoint]:
+    def _find(self) -> Sequence[EntryPoint]:
         """The entry points of the installed plugins; none, with a complaint, if they cannot be read."""
         try:
             return installed()
