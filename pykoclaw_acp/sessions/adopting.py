@@ -174,6 +174,15 @@ async def has_moved(known: str | None, cwd: str) -> bool:
     return True
 
 
+async def moved_from(record: SessionRecord, cwd: str) -> str | None:
+    """The session's directory in whose place `cwd` comes; None if none does. Raises as `has_moved`."""
+    while True:
+        known = record.cwd
+        moves = known is not None and await has_moved(known, cwd)
+        if record.cwd == known:  # else another client has moved it meanwhile
+            return known if moves else None
+
+
 async def is_same_place(one: str | None, other: str) -> bool:
     """Whether two paths lead to one directory, which need not exist. Raises InvalidParams if their
     disks do not answer.

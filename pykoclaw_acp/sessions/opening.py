@@ -272,11 +272,10 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
     session = await sessions.catalogue.open(
         session_id, options.cwd, subscriber.name, account=options.account
     )
-    moved_from = None
-    if (known := session.record.cwd) is None:
+    if session.record.cwd is None:
         await directories.require_own(options.cwd)
-    elif await has_moved(known, options.cwd):
-        moved_from = known
+    else:
+        await has_moved(session.record.cwd, options.cwd)
     await directories.require_added(options.directories, session.record.additional_directories)
     if not session.busy:  # else when its turn has ended
         await session.others.look_if_possible()
@@ -287,7 +286,6 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
         options.servers,
         options.requested,
         given=subscriber.given,
-        moved_from=moved_from,
     )
     subscriber.stay(session_id)
     subscriber.claim_prompts(session)

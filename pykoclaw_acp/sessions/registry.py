@@ -241,14 +241,14 @@ class Sessions:
         requested: RequestedOptions = NOTHING_REQUESTED,
         *,
         given: ClientEnvironment | None = None,
-        moved_from: str | None = None,
     ) -> None:
         """Reopen the session; directories, servers, options and what is `given` apply to its next
-        worker. `moved_from`: its directory until now, in whose place `cwd` comes.
+        worker. If its directory is gone, `cwd` takes its place.
 
-        Raises InvalidParams for options that cannot be granted.
+        Raises InvalidParams for options that cannot be granted, and for another directory.
         """
         await requested_options.grant(session, self._template, requested)
+        moved_from = await adopting.moved_from(session.record, cwd)
         session.record.cwd = cwd if moved_from else session.record.cwd or cwd
         await resolve_links(session.record)
         session.record.additional_directories = directories

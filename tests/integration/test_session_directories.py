@@ -193,6 +193,26 @@ async def test_session_without_its_directory_is_read_only(tmp_path: Path) -> Non
         assert len(launches(r)) == 2, "Claude is still in the directory that was deleted"
 
 
+async def test_one_of_two_clients_moves_a_session(tmp_path: Path) -> None:
+    """Both ask at once, with directories of their own: the second one is refused."""
+    old, new, newer = (tmp_path / name for name in ("old", "new", "newer"))
+    for each in (tmp_path / "data", old, new, newer):
+        each.mkdir()
+    async with rig(tmp_path / "data") as r, client(r) as wire, client(r) as other:
+        made = await opened(wire, "session/new", cwd=str(old))
+        session = {"sessionId": made["result"]["sessionId"]}
+        await wire.call("session/prompt", **prompt(session["sessionId"], "say 1"))
+        old.rmdir()
+        answers = await asyncio.gather(
+            opened(wire, "session/load", **session, cwd=str(new)),
+            opened(other, "session/resume", **session, cwd=str(newer)),
+        )
+        (refused,) = (one["error"] for one in answers if "error" in one)
+        (listed,) = (await wire.call("session/list"))["result"]["sessions"]
+        assert refused["data"]["sessionCwd"] == listed["cwd"]
+        assert refused["data"]["cwd"] != listed["cwd"]
+
+
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
 async def test_session_follows_a_project_that_moved(tmp_path: Path, method: str) -> None:
     old, new = tmp_path / "old", tmp_path / "new"

@@ -7,8 +7,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from pykoclaw_acp.errors import Overloaded
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
-from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
+from pykoclaw_acp.sessions.turns.queue import (
+    MOST_TEXT,
+    MOST_TEXT_ALL,
+    MOST_WAITING,
+    AllWaiting,
+    TurnQueue,
+)
 from pykoclaw_acp.tasks import Tasks
 from tests.waiting import eventually, within
 
@@ -117,3 +124,49 @@ async def test_adopted_turn_is_answered_with_unattended_ones() -> None:
     queue.go_on(host, [own, unattended])
     assert queue.steered == [own, unattended]
     assert list(host.with_answered()) == [host, unattended]
+
+
+def steered(name: str, *, size: int = 1) -> Turn:
+    turn = Turn(name, "s", [{"type": "text", "text": "x" * size}])
+    turn.steers = turn.unattended = True
+    return turn
+
+
+async def test_prompt_is_answered_with_response_nearest_before_it() -> None:
+    """The turn that runs has none: it came by `_session/steering`, too."""
+    queue = TurnQueue(AllWaiting())
+    queue.current, first, last = steered("current"), Turn("first", "s", []), Turn("last", "s", [])
+    given, waits = steered("given"), steered("waits")
+    queue.add(first)
+    queue.add(last)
+    queue.steer(given)
+    queue.add(waits)
+    assert list(first.with_answered()) == [first, given]
+    assert list(last.with_answered()) == [last, waits]
+    queue.take_back(given)
+    assert list(first.with_answered()) == [first]
+
+
+async def test_prompts_given_to_running_turn_take_room() -> None:
+    waiting = AllWaiting()
+    queue = TurnQueue(waiting)
+    queue.current = Turn("host", "s", [])
+    given = [steered(str(each)) for each in range(MOST_WAITING)]
+    for one in given:
+        queue.require_room(one)
+        queue.steer(one)
+    with pytest.raises(Overloaded):
+        queue.require_room(steered("more"))
+    end(given[0])
+    await asyncio.sleep(0)
+    queue.require_room(steered("more"))
+    half = steered("half", size=MOST_TEXT // 2)
+    queue.steer(half)
+    with pytest.raises(Overloaded):
+        queue.require_room(steered("too long", size=MOST_TEXT // 2))
+    others = [TurnQueue(waiting) for _ in range(MOST_TEXT_ALL // MOST_TEXT)]
+    for other in others:
+        other.current = Turn("host", "s", [])
+        other.steer(steered("long", size=MOST_TEXT - 1000))
+    with pytest.raises(Overloaded):
+        TurnQueue(waiting).require_room(steered("too much", size=MOST_TEXT // 2))

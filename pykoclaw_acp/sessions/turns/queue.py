@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pykoclaw_acp.error_kinds import ErrorKind
@@ -32,7 +32,7 @@ def require_possible(turn: Turn) -> None:
 
 
 class AllWaiting:
-    """Counts the prompts that wait in all sessions together."""
+    """Counts the prompts that wait in all sessions together, with those that go into running turns."""
 
     def __init__(self) -> None:
         self._lengths: dict[Turn, int] = {}
@@ -54,8 +54,8 @@ class AllWaiting:
         self._length += self._lengths[turn]
 
     def remove(self, turn: Turn) -> None:
-        """Count off a prompt that waits no more."""
-        self._length -= self._lengths.pop(turn)
+        """Count off a prompt that waits no more; does nothing if that was done."""
+        self._length -= self._lengths.pop(turn, 0)
 
 
 class TurnQueue:
@@ -93,13 +93,14 @@ class TurnQueue:
     def require_room(self, turn: Turn) -> None:
         """Raises Overloaded if there is no room for this prompt now, InvalidParams if there never is."""
         require_possible(turn)
-        if len(self._waiting) >= MOST_WAITING:
+        waiting = [*self._waiting, *(one for one in self.steered if not one.ended.done())]
+        if len(waiting) >= MOST_WAITING:
             raise Overloaded(
                 f"{MOST_WAITING} prompts of this session wait already. Wait until one of them has"
                 f" ended, or stop them: {STOP}",
                 ErrorKind.TOO_MANY_PROMPTS,
             )
-        if sum(one.length for one in self._waiting) + turn.length > MOST_TEXT:
+        if sum(one.length for one in waiting) + turn.length > MOST_TEXT:
             raise Overloaded(
                 f"The prompts of this session that wait have {MOST_TEXT:,} characters. Wait until one of them has "
                 f"ended, or stop them: {STOP}",
@@ -116,8 +117,8 @@ class TurnQueue:
 
     def add(self, turn: Turn) -> None:
         """Let a turn wait until those before it have ended."""
-        if turn.steers:
-            self._answer_with(turn, self.current or next(reversed(self._waiting), None))
+        if turn.steers:  # the last response that comes before its end
+            self._answer_with(turn, reversed([*self._running(), *self._waiting]))
         self._waiting.append(turn)
         self._all_waiting.add(turn)
 
@@ -130,10 +131,24 @@ class TurnQueue:
     def steer(self, turn: Turn) -> None:
         """Let the turn that runs take this prompt up."""
         self.steered.append(turn)
-        self._answer_with(turn, self.current)
+        self._answer_with(turn, [*self._running(), *self._waiting])
+        self._all_waiting.add(turn)
+        turn.ended.add_done_callback(lambda _: self._all_waiting.remove(turn))
 
-    def _answer_with(self, turn: Turn, host: Turn | None) -> None:
-        """Nobody waits for the end of an unattended prompt that steers, but who waits for the host's."""
+    def take_back(self, turn: Turn) -> None:
+        """Undo `steer`, as the prompt could not be given to the turn that runs."""
+        self.steered.remove(turn)
+        self._all_waiting.remove(turn)
+        for one in self.turns:
+            if turn in one.answered_with:
+                one.answered_with.remove(turn)
+
+    def _running(self) -> list[Turn]:
+        return [self.current] if self.current else []
+
+    def _answer_with(self, turn: Turn, hosts: Iterable[Turn]) -> None:
+        """Nobody waits for the end of an unattended prompt that steers, but who waits for a host's."""
+        host = next((one for one in hosts if not one.unattended), None)
         if turn.unattended and host is not None:
             host.answered_with.append(turn)
 

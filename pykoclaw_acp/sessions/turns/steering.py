@@ -81,14 +81,14 @@ class Steering:
         try:
             await self._journal.dispatch(turn, self._state.epoch, ())
         except StoreClosed:
-            self._queue.steered.remove(turn)
+            self._queue.take_back(turn)
             return True  # the next daemon runs it
         except Exception as error:
             log.exception("A prompt could not be steered", action="steering_failed")
             if self._queue.current is turn:  # the queue waits for its end
                 await self._endings.finish(turn, outcomes.not_started(turn, error))
                 return True
-            self._queue.steered.remove(turn)
+            self._queue.take_back(turn)
             return False
         turn.state, turn.unsaid = TurnState.DISPATCHED, True
         crash_points.reached("turn_steered")
