@@ -40,12 +40,12 @@ def absolute(value: Any) -> Any:
 
 def data_directory(value: Any) -> Any:
     """The data directory, absolute; refused if another process could read its name differently."""
-    if isinstance(value, str):
-        try:
+    try:
+        if isinstance(value, str):
             places.require_one_meaning(value)
-        except ConfigurationError as error:
-            raise ValueError(str(error)) from error
-    return absolute(value)
+        return Path(places.absolute(str(value), "PYKOCLAW_DATA"))
+    except ConfigurationError as error:
+        raise ValueError(str(error)) from error
 
 
 def program(value: Any) -> Any:

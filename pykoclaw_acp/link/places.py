@@ -66,19 +66,16 @@ class Places:
         data, state, socket = (found.get(name) for name in _SETTINGS)
         require_one_meaning(data or "")
         return cls(
-            _absolute(data or _DEFAULT_DATA, "PYKOCLAW_DATA"),
-            _default_state() if state is None else _absolute(state, "PYKOCLAW_STATE"),
-            None if socket is None else _absolute(socket, "PYKOCLAW_SOCKET"),
+            absolute(data or _DEFAULT_DATA, "PYKOCLAW_DATA"),
+            _default_state() if state is None else absolute(state, "PYKOCLAW_STATE"),
+            None if socket is None else absolute(socket, "PYKOCLAW_SOCKET"),
         )
 
     @property
     def hash(self) -> str:
         """Hash of the data directory's real path, twelve characters."""
         if self._hash is None:
-            # Not at the top: a client in the usual place starts without it
-            from hashlib import (
-                sha256,
-            )
+            from hashlib import sha256  # a client in the usual place starts without it
 
             self._hash = sha256(os.fsencode(os.path.realpath(self.data))).hexdigest()[:12]
         return self._hash
@@ -322,7 +319,7 @@ def _default_state() -> str:
     """XDG Base Directory Specification: a relative `XDG_STATE_HOME` is invalid and ignored."""
     home = os.environ.get("XDG_STATE_HOME", "")
     return os.path.join(
-        _absolute(home if os.path.isabs(home) else _DEFAULT_STATE, "PYKOCLAW_STATE"), "pykoclaw"
+        absolute(home if os.path.isabs(home) else _DEFAULT_STATE, "PYKOCLAW_STATE"), "pykoclaw"
     )
 
 
@@ -336,14 +333,18 @@ def require_one_meaning(data: str) -> None:
     if os.path.exists(os.path.join(theirs, DATABASE)):
         raise errors.ConfigurationError(
             f"PYKOCLAW_DATA is {data[:80]!r}. pykoclaw does not expand it, and has a database in {theirs};"
-            f" here it means {_absolute(data, 'PYKOCLAW_DATA')}. Set it to the full path of the one that you want."
+            f" here it means {absolute(data, 'PYKOCLAW_DATA')}. Set it to the full path of the one that you want."
         )
 
 
-def _absolute(path: str, setting: str) -> str:
+def absolute(path: str, setting: str) -> str:
+    """The absolute path that a setting names; raises ConfigurationError if it cannot be used."""
     expanded = os.path.expanduser(path)
     if expanded.startswith("~"):
         raise errors.ConfigurationError(
             f"{setting} is {path[:80]!r}: there is no such home directory. Set an absolute path."
         )
-    return os.path.abspath(expanded)
+    path = os.path.abspath(expanded)
+    if path.encode(errors="replace").decode() != path:  # it cannot be stored
+        raise errors.ConfigurationError(f"{setting}: {path[:200]!a} is no UTF-8. Set another path.")
+    return path

@@ -149,6 +149,16 @@ def test_missing_home_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) ->
         Places.find()
 
 
+@pytest.mark.parametrize("name", ["PYKOCLAW_DATA", "HOME"])
+def test_data_directory_out_of_utf8_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no UTF-8; the client is told, and not only that no daemon starts."""
+    monkeypatch.setenv(name, "/a/d\udcff")
+    with pytest.raises(ConfigurationError, match=r"PYKOCLAW_DATA.* is no UTF-8"):
+        Places.find()
+    with pytest.raises(ConfigurationError, match=r"PYKOCLAW_DATA.* is no UTF-8"):
+        loading.load()
+
+
 line = some.text(some.sampled_from(" \t\n\r='\"#\\${}:-aB_1"), max_size=12)
 
 
