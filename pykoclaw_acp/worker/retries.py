@@ -78,12 +78,16 @@ class Retries:
         if status is None:
             self._words = _LOST if self._answering else _UNREACHED
         self._answering = False
-        self._attempt = _whole(data.get("attempt"))
         delay = _whole(data.get("retry_delay_ms")) / 1000
+        due = self._clock() + delay
+        told = 0 if self._call is None else self._attempt
+        # The CLI does not count all of them, and repeats what it says in a long wait.
+        is_next = due - self._due > delay / 2
+        self._attempt, self._due = max(_whole(data.get("attempt")), told + is_next), due
         self.pause, pause = math.ceil(delay), _seconds(delay)
-        self._due = self._clock() + delay
         most = _whole(data.get("max_retries"))
-        title = f"{self._words[0]}; asking again in {pause} ({self._attempt} of {most})"
+        count = f"{self._attempt} of {most}" if self._attempt <= most else f"retry {self._attempt}"
+        title = f"{self._words[0]}; asking again in {pause} ({count})"
         if self._call is not None:
             return ToolProgressed(self._call, title=title)
         self._call, self._since = f"{RETRY}{uuid4()}", self._clock()

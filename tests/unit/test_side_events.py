@@ -144,6 +144,25 @@ class TestRetries:
         (ended,) = (one for one in side_events.ended(cancelled) if isinstance(one, ToolEnded))
         assert (ended.status, ended.title) == ("failed", said)
 
+    def test_uncounted_retries_of_cli_are_counted(self) -> None:
+        """CLI 2.1.327 says “1” at each of those after a 403 of a revoked token. One that waits for
+        long says so several times.
+        """
+        now = [0.0]
+        retries = Retries(lambda: now[0])
+        events = []
+        for now[0], delay in ((0.0, 600), (0.7, 600), (0.8, 500), (1.4, 600), (2.1, 600)):
+            events += retries.follow(retry(1, 403, delay))
+        said = "Claude refused the credential; asking again in 1 s"
+        assert titles(events) == [
+            f"{said} (1 of 3)",
+            *[f"{said} (2 of 3)"] * 2,
+            f"{said} (3 of 3)",
+            f"{said} (retry 4)",
+        ]
+        (ended,) = retries.end(answered=False)
+        assert "no answer after 3 s (4 retries)" in str(titles([ended])[0])
+
     @pytest.mark.parametrize("status", [401, 403])
     def test_refused_credential_is_no_service_error(self, status: int) -> None:
         events = run(retry(1, status, 1000), ended=result(is_error=True, api_error_status=status))
