@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -65,7 +66,7 @@ class Limits:
         if info.resets_at is None:
             said = f"Claude's {_name(info.rate_limit_type)} is reached. Wait, then send the prompt again."
             return replace(failure, kind=ErrorKind.USAGE_LIMIT, message=said)
-        left = max(round(info.resets_at - time.time()), 0)
+        left = max(math.ceil(info.resets_at - time.time()), 0)
         said = f"Claude's {_name(info.rate_limit_type)} is reached. It resets at {local_time(info.resets_at)}."
         return replace(
             failure,
@@ -77,7 +78,10 @@ class Limits:
 
 
 def local_time(seconds: float) -> str:
-    """A time in the user's zone (`TZ`), with the day if that is not today."""
+    """A time in the user's zone (`TZ`), with the day if that is not today; the minute by whose
+    beginning it is over.
+    """
+    seconds = math.ceil(int(seconds) / 60) * 60
     time.tzset()  # the worker was forked before it got the session's environment
     at, now = time.localtime(seconds), time.localtime()
     same_day = at[:3] == now[:3]

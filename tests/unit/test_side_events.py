@@ -548,6 +548,12 @@ class TestLimits:
         assert "5-hour limit is reached" in found.message
         assert "13:00 CET" in found.message
 
+    def test_a_limits_end_is_rounded_up(self, berlin: None) -> None:
+        limits = Limits()
+        limits.follow(limit("rejected", NOON + 1))
+        found = limits.explained(TurnFailure(ErrorKind.RATE_LIMIT, "Wait.", 429))
+        assert "13:01 CET" in found.message
+
     def test_a_rate_limit_of_a_key_is_none(self) -> None:
         failure = TurnFailure(ErrorKind.RATE_LIMIT, "Wait.", 429)
         assert Limits().explained(failure) == failure
