@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import unquote
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model import blobs, images
+from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol.content import ImageContent, Resource
 
 MAX_IMAGE: Final = 10 * 1024 * 1024  # bytes; Claude makes larger ones than 2000 pixels smaller
@@ -18,6 +20,8 @@ MAX_ALL: Final = 30 * 1024 * 1024  # bytes of a prompt; a request to the Message
 MAX_NAMES: Final = 64 * 1024  # characters of a block's other fields together
 SMALL_TEXT: Final = 64 * 1024  # characters; a longer one of a resource is a blob
 STEP: Final = 64 * 1024  # characters that are encoded at once
+LONGEST_NAME: Final = 100  # characters of a file's name that are repeated
+_FILE: Final = "file:"
 _MEGA: Final = 1024 * 1024
 _NOT_FETCHED: Final = (
     ": this agent fetches none from its `uri`. Or send the address as a `resource_link`, which Claude can"
@@ -31,6 +35,7 @@ class Attachments:
 
     data: dict[str, bytes] = field(default_factory=dict)
     size: int = 0
+    images: int = 0  # that were looked at
 
     def image(self, at: int, block: ImageContent) -> Generator[None, None, dict[str, Any]]:
         """The block of an image as the journal keeps it, in steps; raises InvalidParams."""
@@ -44,7 +49,7 @@ class Attachments:
             )
         require_size(name, len(block.data) // 4 * 3 - block.data[-2:].count("="), MAX_IMAGE)
         data = yield from _decoded(f"{name}.data", block.data)
-        _require_image(f"{name}.data", data)
+        self._require_image(f"{name}.data", block.uri, data)
         return _block("image", given) | (yield from self._keep(data, "data"))
 
     def resource(self, at: int, given: Resource) -> Generator[None, None, dict[str, Any]]:
@@ -62,7 +67,7 @@ class Attachments:
             data = yield from _decoded(f"{name}.blob", given.blob)
             if images.kind(data) is not None:
                 require_size(name, len(data), MAX_IMAGE)
-                _require_image(f"{name}.blob", data)
+                self._require_image(f"{name}.blob", given.uri, data)
             return kept | (yield from self._keep(data, "blob"))
         text = given.text or ""
         if len(text) <= SMALL_TEXT:
@@ -72,6 +77,24 @@ class Attachments:
             encoded += text[begin : begin + STEP].encode(errors="replace")
             yield
         return kept | (yield from self._keep(encoded, "text"))
+
+    def _require_image(self, name: str, uri: str | None, data: bytes | bytearray) -> None:
+        self.images += 1
+        file = ""
+        if uri is not None and uri.startswith(_FILE):  # another one may hold a secret
+            file = f" ({neutral(unquote(uri.rpartition('/')[2]))[:LONGEST_NAME]})"
+        image = images.look(data)
+        if image is None:
+            raise InvalidParams(
+                f"Image {self.images}{file} is damaged, or no PNG, JPEG, GIF or WebP image. Send it as one of"
+                f" these. (`{name}`)"
+            )
+        if max(image.width, image.height) > MAX_SIDE or image.width * image.height > MAX_PIXELS:
+            raise InvalidParams(
+                f"Image {self.images}{file} has {image.width} × {image.height} pixels; this agent takes"
+                f" {MAX_SIDE:,} at most in each direction, and {MAX_PIXELS // 1_000_000} million in all. Make it"
+                f" smaller. (`{name}`)"
+            )
 
     def _keep(self, data: bytearray, holds: str) -> Generator[None, None, dict[str, Any]]:
         self.size += len(data)
@@ -97,19 +120,6 @@ def too_much() -> InvalidParams:
         f"`prompt`: its images and files have more than {MAX_ALL // _MEGA} MiB together. Send them in several"
         " prompts, or link files."
     )
-
-
-def _require_image(name: str, data: bytes | bytearray) -> None:
-    image = images.look(data)
-    if image is None:
-        raise InvalidParams(
-            f"`{name}`: is no PNG, JPEG, GIF or WebP image, which are those that this agent takes, or is damaged."
-        )
-    if max(image.width, image.height) > MAX_SIDE or image.width * image.height > MAX_PIXELS:
-        raise InvalidParams(
-            f"`{name}`: has {image.width} × {image.height} pixels; this agent takes {MAX_SIDE:,} at most in each"
-            f" direction, and {MAX_PIXELS // 1_000_000} million in all. Make the image smaller."
-        )
 
 
 def _require_short(name: str, fields: dict[str, str | None]) -> None:

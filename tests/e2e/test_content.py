@@ -139,7 +139,7 @@ async def test_what_is_refused_leaves_nothing(shared: Stack) -> None:
     for block, says in (
         ({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}, r"prompt\[1\].*not audio"),
         (image(LARGE + b"x" * 2**20), r"prompt\[1\]`: has 10.* MiB; this agent takes 10 MiB"),
-        (image(b"x" * 100), r"prompt\[1\].data.*no PNG"),
+        (image(b"x" * 100), r"Image 2 is damaged, or no PNG.*prompt\[1\].data"),
     ):
         with pytest.raises(RpcError, match=says) as error:
             await client.prompt(session, image(png(2, 2)), block)

@@ -134,8 +134,15 @@ def test_images_bytes_count_whatever_is_declared(declared: str) -> None:
     ("block", "says"),
     [
         ({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}, "`prompt[0]`: .* not audio"),
-        (image(b"x" * 100), "`prompt[0].data`: is no PNG, JPEG, GIF or WebP image"),
-        (image(PICTURE[:14]), "`prompt[0].data`: is no PNG"),
+        (
+            image(b"x" * 100),
+            "^Image 1 is damaged, or no PNG, JPEG, GIF or WebP image. .* \\(`prompt[0].data`\\)$",
+        ),
+        (
+            image(PICTURE[:14]) | {"uri": "file:///w/my%20plan.png"},
+            r"^Image 1 \(my plan.png\) is damaged, or no PNG",
+        ),
+        (image(PICTURE[:14]) | {"uri": "data:image/png;base64,AA/B=="}, "^Image 1 is damaged"),
         (image(b""), "`prompt[0].data`: is empty"),
         (
             image(b"") | {"uri": "http://x/y.png"},
@@ -173,6 +180,12 @@ async def test_what_is_too_large_together_is_refused() -> None:
     for take in (by_line, None):
         with pytest.raises(InvalidParams, match="more than 30 MiB together"):
             await take(part, part) if take else accepted(part, part)
+
+
+def test_a_bad_image_is_counted_among_images() -> None:
+    text = {"type": "text", "text": "Look."}
+    with pytest.raises(InvalidParams, match=r"^Image 2 is damaged.*`prompt\[2\].data`"):
+        accepted(image(PICTURE), text, image(b"x" * 100))
 
 
 def test_audio_is_refused_before_anything_is_decoded() -> None:
