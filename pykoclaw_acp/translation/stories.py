@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from pykoclaw_acp.translation.texts import duration, output_text, shorten
 
 MOST_SAID: Final = 16 * 1024  # characters of what it says on its way that are shown
 MOST_REPORT: Final = 256 * 1024
+_RUNNING: Final = re.compile(r"\ARunning (?=[A-Z])")  # before the description of a command
 
 
 @dataclass(slots=True)
@@ -43,7 +45,9 @@ class Story:
 
     def progress(self, now: str, usage: dict[str, Any] | None) -> None:
         """What it does now, and has used so far."""
-        self.now, self.usage = output_text(now), usage or self.usage
+        self.now = _RUNNING.sub("Running: ", output_text(now))
+        # without the time: it would stand still until the next call, or for good
+        self.usage = self.usage if not usage else {**usage, "duration_ms": None}
         self.news = True
 
     def content(self) -> tuple[ToolPart, ...]:

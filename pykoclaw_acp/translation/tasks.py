@@ -113,7 +113,10 @@ class ClaudeTask:
 
     def content(self, *, ended: bool = False) -> tuple[ToolPart, ...]:
         """What the call shows as long as it runs, and when it has `ended` without a result."""
-        told = shown(self.output, ended=ended) if self.agent is None else self.story.content()
+        if self.agent is None:
+            told = shown(self.output, ended=ended)
+        else:
+            told = self.story.final_parts(()) if ended else self.story.content()
         return (*self.command, *told, *self.noted())
 
     def noted(self) -> tuple[ToolPart, ...]:

@@ -300,7 +300,7 @@ async def test_a_background_subagent_runs_until_its_report(cli: Cli) -> None:
     said = (TextPart("> Hm.\n> So.", thought=True), TextPart("I look."))
     assert progress(cli.translator.long.known.calls["agent"]).content == (
         *said,
-        TextPart("Reading a.txt · 1 tool call, 1,234 tokens, 1 min 5 s", beside=True),
+        TextPart("Reading a.txt · 1 tool call, 1,234 tokens", beside=True),
     )
     await cli.result("inner", "1\ta")
     await cli.assistant({"type": "text", "text": "**Done.**"}, parent="agent")
@@ -461,7 +461,9 @@ async def test_subagent_stopped_after_waiting_ends_once(cli: Cli) -> None:
 async def stopped_agent(cli: Cli) -> ToolEnded:
     """The end of a subagent that is stopped while it works, as the CLI tells it."""
     used = {"total_tokens": 6902, "tool_uses": 1, "duration_ms": 118}
-    await cli.system("task_progress", task_id="a1", description="Running ls", usage=used)
+    await cli.system("task_progress", task_id="a1", description="Running List files", usage=used)
+    now = TextPart("Running: List files · 1 tool call, 6,902 tokens", beside=True)
+    assert progress(cli.translator.long.known.calls["agent"]).content[-1] == now
     [ended] = await cli.ended("agent", "a1", "stopped", "Look")
     assert isinstance(ended, ToolEnded)
     await cli.over()
@@ -479,7 +481,7 @@ async def test_turn_after_stopped_subagent_says_why(cli: Cli) -> None:
     await agent_that_works(cli)
     with cli.translator.long.stopped("agent", "Stopped by the user."):
         ended = await stopped_agent(cli)
-    least = (TextPart("at least 1 tool call, 6,902 tokens, 0 s", beside=True),)
+    least = (TextPart("at least 1 tool call, 6,902 tokens", beside=True),)
     by_user = "Stopped by the user."
     assert ended == ToolEnded("agent", "failed", least, reason=by_user, background=True)
     [why] = await cli.speaks()
@@ -683,6 +685,15 @@ async def test_foreground_subagent_shows_report_without_frame(cli: Cli) -> None:
     used = TextPart("2 tool calls, 10 tokens, 2 s", beside=True)
     parts = (TextPart("I look."), TextPart("The report."), used)
     assert ended == ToolEnded("agent", "completed", parts)
+
+
+async def test_cut_off_subagent_runs_nothing_more(cli: Cli) -> None:
+    await agent(cli, is_backgrounded=False)
+    used = {"total_tokens": 7, "tool_uses": 1, "duration_ms": 118}
+    await cli.system("task_progress", task_id="a1", description="Running ls", usage=used)
+    [ended] = cli.translator.end_these(["agent"])
+    assert isinstance(ended, ToolEnded)
+    assert ended.content == (TextPart("at least 1 tool call, 7 tokens", beside=True),)
 
 
 async def test_claudes_own_turn_says_why_and_stands_apart(cli: Cli) -> None:
