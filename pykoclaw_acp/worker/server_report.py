@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKClient
 
-from pykoclaw_acp.worker.server_states import sign_in_command
+from pykoclaw_acp.worker.server_states import NEEDS_SIGN_IN, advice, sign_in_command
 from pykoclaw_acp.worker.usage_report import plain
 
 LIMIT: Final = 10.0  # s; for the states
@@ -27,7 +27,7 @@ _COMMAND: Final = re.compile(r"/mcp(?:\s+(reconnect|enable|disable)(?:\s+(\S.*))
 _STATES: Final = {
     "connected": "connected",
     "failed": "does not work",
-    "needs-auth": "wants a sign-in",
+    NEEDS_SIGN_IN: "wants a sign-in",
     PENDING: "still connects",
     "disabled": "disabled",
 }
@@ -76,8 +76,10 @@ def _rows(servers: Mapping[str, Mapping[str, Any]], clean: Clean, account: str) 
         state = str(one.get("status"))
         tools = len(one.get("tools") or ()) if state == "connected" else ""
         why = plain(clean(name, str(one.get("error") or "")))
-        if state == "needs-auth":
+        if state == NEEDS_SIGN_IN:
             why = sign_in_command(name, one, account).rstrip(",")
+        elif what := advice(why):
+            why = f"{why.rstrip('.')}. {what}."
         yield f"| {plain(name)} | {_STATES.get(state, plain(state))} | {tools} | {why} |"
 
 
@@ -102,7 +104,7 @@ async def _do(client: ClaudeSDKClient, action: str, wanted: str, clean: Clean) -
     known = await _known(client)
     names = [name for name in known if wanted in (ALL, name)]
     if action == "reconnect" and wanted == ALL:
-        names = [name for name in names if known[name].get("status") in ("failed", "needs-auth")]
+        names = [name for name in names if known[name].get("status") in ("failed", NEEDS_SIGN_IN)]
     if not names:
         return [f"There is no MCP server {plain(wanted)}." if wanted != ALL else "Nothing to do."]
     return list(await asyncio.gather(*(_do_one(client, action, name, clean) for name in names)))
@@ -119,5 +121,10 @@ async def _do_one(client: ClaudeSDKClient, action: str, name: str, clean: Clean)
         return f"MCP server {plain(name)}: no answer within {TRY_LIMIT:g} s."
     except Exception as error:  # noqa: BLE001  the SDK raises bare ones
         why = plain(clean(name, str(error)))
+        one = (await _known(client)).get(name, {})
+        if one.get("status") == NEEDS_SIGN_IN:
+            return f"MCP server {plain(name)} wants a sign-in: see below."
+        if why and why == plain(clean(name, str(one.get("error") or ""))):
+            why = "see below."
         return f"MCP server {plain(name)} could not be {_DONE[action]}{f': {why}' if why else '.'}"
     return f"MCP server {plain(name)} was {_DONE[action]}."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -35,6 +36,9 @@ SIGN_IN_WAIT: Final = 600.0  # s in which the user may open the page, and sign i
 LOOK: Final = 1.0  # s between two looks whether that is done
 SHORTEST_SECRET: Final = 4  # characters
 OF_DIRECTORY: Final = ("local", "project")  # scopes of servers
+_REFUSED: Final = re.compile(r"\bHTTP (?:401|403)\b|Dynamic Client Registration")
+_NOT_FOUND: Final = re.compile(r"\bHTTP 404\b")
+CHECK: Final = "Check that it runs and how it is configured"
 SIGN_IN: Final = "Sign in, so that Claude can use this MCP server."
 
 log: Final = structlog.get_logger()
@@ -61,6 +65,7 @@ class ServerStates:
         self._changed = changed
         self._lacking: dict[str, str] = {}  # states by name
         self._hanging: set[str] = set()  # not tried again in this worker
+        self.shown = False  # the answer to the prompt tells the states
         self._opened: set[str] = set()  # whose page to sign in the user has opened
         self._tasks = Tasks()
 
@@ -107,7 +112,7 @@ class ServerStates:
         details = await _details(client)
         lines = [self._line(name, details.get(name, {}), client, turn_id) for name in new]
         words = "\n\n".join(line for line in lines if line)
-        return [note_event(f"{turn_id}-servers", words)] if words else []
+        return [note_event(f"{turn_id}-servers", words)] if words and not self.shown else []
 
     def close(self) -> None:
         """Withdraw what the user was asked."""
@@ -130,8 +135,8 @@ class ServerStates:
             why = f": {why.rstrip('.')}" if why else ""
             stop = "" if why.endswith(("?", "!")) else "."
             return (
-                f"{shown} does not work{why}{stop}** Claude goes on without it. Check that it runs "
-                "and how it is configured; it is tried again with each prompt."
+                f"{shown} does not work{why}{stop}** Claude goes on without it. {advice(why) or CHECK};"
+                " it is tried again with each prompt."
             )
         asks = self._permissions.links and not _has_secret(self._given.get(name))
         if asks:
@@ -180,7 +185,7 @@ class ServerStates:
             for one in (given.url, *given.headers.values(), *given.env.values(), *given.args):
                 if len(one) >= SHORTEST_SECRET:
                     words = words.replace(one, "…")
-        return in_one_line(words)
+        return in_one_line(words).rstrip(" :;,")  # a server may have left empty what follows
 
 
 def sign_in_command(name: str, detail: Mapping[str, Any], account: str) -> str:
@@ -195,6 +200,13 @@ def sign_in_command(name: str, detail: Mapping[str, Any], account: str) -> str:
         if detail.get("scope") in OF_DIRECTORY
         else command
     )
+
+
+def advice(why: str) -> str:
+    """What to do about a server that fails with these words; empty if they do not say it."""
+    if _REFUSED.search(why):
+        return "It wants a sign-in that it does not offer to Claude: give it a header or a token in its configuration"
+    return "Check its address" if _NOT_FOUND.search(why) else ""
 
 
 def _states(message: Message) -> dict[str, str] | None:

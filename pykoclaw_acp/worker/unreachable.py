@@ -15,7 +15,7 @@ from pykoclaw_acp.error_kinds import MISREAD, ErrorKind
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.neutral import neutral
 
-# The codes that the CLI names in brackets; `{}` is the host.
+# The codes that the CLI names in brackets, or first; `{}` is the host.
 _WHY: Final[dict[str, str]] = {
     **dict.fromkeys(("ECONNREFUSED", "ConnectionRefused"), "nothing takes the connection at {}"),
     **dict.fromkeys(("ENOTFOUND", "EAI_AGAIN", "FailedToOpenSocket"), "the name {} is not found"),
@@ -44,7 +44,7 @@ def explained(failure: TurnFailure, words: str, environment: Mapping[str, str]) 
 
 def reason(words: str, host: str) -> str | None:
     """What the CLI's words mean, with its code for it; None if they say nothing of a connection."""
-    code = next((one for one in _WHY if f"({one})" in words), None)
+    code = next((one for one in _WHY if f"({one})" in words or words.startswith(f"{one}:")), None)
     return None if code is None else f"{_WHY[code].format(host)} ({code})"
 
 

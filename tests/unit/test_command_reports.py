@@ -52,6 +52,12 @@ async def test_commands_get_their_own_report(
     assert made == [report]
 
 
+def test_only_mcp_shows_the_servers() -> None:
+    for words, expected in (("/mcp", True), ("/mcp reconnect a", True), ("/usage", False)):
+        content = [{"type": "text", "text": words}]
+        assert command_reports.shows_servers(content) == expected
+
+
 @pytest.mark.parametrize(
     "texts", [["Say /usage"], ["/usage now"], ["/cost"], [""], [], ["/usage", "x"], ["/mcp", "x"]]
 )

@@ -17,6 +17,7 @@ class Cli:
         self.servers = servers
         self.broken: set[str] = set()
         self.connects = True  # what is pending, after a look
+        self.error = "s3cret is wrong\nhere"
         self.asked: list[tuple[str, str]] = []
 
     async def get_mcp_status(self) -> dict[str, Any]:
@@ -36,7 +37,7 @@ class Cli:
     def _do(self, what: str, name: str, state: str) -> None:
         self.asked.append((what, name))
         if name in self.broken:
-            raise RuntimeError("s3cret is wrong\nhere")
+            raise RuntimeError(self.error)
         self.servers[name] = {"status": state, "tools": [{}, {}]}
 
 
@@ -110,6 +111,42 @@ async def test_what_fails_says_why_without_secrets() -> None:
     told = str(await shown(cli, "/mcp reconnect all"))
     assert "MCP server bad could not be connected anew: … is wrong here" in told
     assert "MCP server web was connected anew." in told
+
+
+@pytest.mark.parametrize(
+    ("name", "detail", "error", "said"),
+    [
+        (
+            "bad",
+            {"status": "failed", "error": "GET s3cret | refused"},
+            "GET s3cret | refused",
+            "MCP server bad could not be connected anew: see below.",
+        ),
+        (
+            "web",
+            {"status": "needs-auth"},
+            "Server status: needs-auth",
+            "MCP server web wants a sign-in: see below.",
+        ),
+    ],
+)
+async def test_what_the_table_says_is_said_once(
+    name: str, detail: dict[str, Any], error: str, said: str
+) -> None:
+    cli = Cli(**{name: detail})
+    cli.broken, cli.error = {name}, error
+    told = str(await shown(cli, f"/mcp reconnect {name}"))
+    assert told.splitlines()[0] == said
+    assert told.count("refused") + told.count("pykoclaw-acp mcp login --account work web") == 1
+    assert "needs-auth" not in told
+
+
+async def test_table_says_what_helps_against_refusal() -> None:
+    cli = Cli(locked={"status": "failed", "error": "No way (HTTP 401)."})
+    told = str(await shown(cli, "/mcp"))
+    assert (
+        "No way (HTTP 401). It wants a sign-in that it does not offer to Claude: give it a" in told
+    )
 
 
 @pytest.mark.parametrize("words", ["Say /mcp", "/mcp please", "/mcpx", "/mcp disable-all", ""])

@@ -90,6 +90,41 @@ async def test_a_failure_is_told_as_one_sentence(error: str, told: str) -> None:
     assert f"does not work: {told} Claude goes on" in words
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (
+            "Dynamic Client Registration rejected (HTTP 404): ",
+            "Dynamic Client Registration rejected (HTTP 404).** Claude goes on without it. It wants a sign-in",
+        ),
+        (
+            "Error POSTing to endpoint (HTTP 403): No",
+            "(HTTP 403): No.** Claude goes on without it. It wants",
+        ),
+        (
+            "Error POSTing to endpoint (HTTP 404):",
+            "(HTTP 404).** Claude goes on without it. Check its address",
+        ),
+        (
+            "Connection closed",
+            "Connection closed.** Claude goes on without it. Check that it runs and how",
+        ),
+    ],
+)
+async def test_advice_fits_what_a_server_answered(error: str, told: str) -> None:
+    assert told in await said(states(), Cli({"a": "failed"}, a={"error": error}))
+
+
+async def test_what_the_answer_shows_is_not_noted() -> None:
+    user = User(links=True)
+    one, cli = states(user), Cli({"a": "failed", "b": "needs-auth"}, a={"error": "Gone"})
+    one.shown = True
+    assert await said(one, cli) == ""
+    await eventually(lambda: user.asked)
+    one.shown = False
+    assert await said(one, cli) == "", "the answer has told it"
+
+
 async def test_each_failure_is_told_once_in_a_session() -> None:
     one, cli = states(), Cli({"a": "failed", "b": "connected"}, a={"error": "No such program"})
     words = await said(one, cli)
@@ -124,8 +159,14 @@ async def test_words_hold_nothing_that_a_client_configured() -> None:
     assert "GET … with …" in words
 
 
-async def test_refused_connection_is_said_in_words() -> None:
-    error = f"TypeError dialing http://127.0.0.1:1/?token={SECRET} (ECONNREFUSED)."
+@pytest.mark.parametrize(
+    "error",
+    [
+        f"TypeError dialing http://127.0.0.1:1/?token={SECRET} (ECONNREFUSED).",
+        f"ECONNREFUSED: Unable to connect. Is the computer able to access {SECRET}?",
+    ],
+)
+async def test_refused_connection_is_said_in_words(error: str) -> None:
     words = await said(states(), Cli({"a": "failed"}, a={"error": error}))
     assert "does not work: nothing takes the connection at its address (ECONNREFUSED).**" in words
     assert SECRET not in words
