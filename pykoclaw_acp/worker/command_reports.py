@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from claude_agent_sdk import ClaudeSDKClient
 
+from pykoclaw_acp.model.session_environment import shown
 from pykoclaw_acp.worker import server_report, usage_report
 from pykoclaw_acp.worker.server_report import Clean
+
+_LOGINS: Final = {
+    "/login": "Run `pykoclaw-acp login --account {}` in a terminal, then send a prompt; nothing needs a restart.",
+    "/logout": "Run `pykoclaw-acp logout --account {}` in a terminal.",
+}
 
 
 def shows_servers(content: Sequence[dict[str, Any]]) -> bool:
@@ -21,6 +27,8 @@ async def instead_of(
 ) -> str | None:
     """The report for a prompt that is one of these commands; None where the CLI's output stays."""
     words = _words(content)
+    if (login := _LOGINS.get(words.strip())) is not None:
+        return login.format(shown(account))
     if words.strip() == usage_report.COMMAND:
         return await usage_report.report(client)
     if (asked := server_report.asked(words)) is not None:

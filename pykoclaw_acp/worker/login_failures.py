@@ -58,8 +58,7 @@ def _reason(
         )
     if status is None and _SAID in words:
         return ErrorKind.AUTHENTICATION_MISSING, (
-            f"There is no credential for Claude{_of(options)}. Run {login} in a terminal, or {_set_key(options)}."
-            " Then send the prompt again."
+            f"There is no credential for Claude{_of(options)}. {_or_key(login, options)}"
         )
     code = "" if status is None else f" (HTTP status {status})"
     variable = credentials.in_environment(environment)
@@ -79,22 +78,29 @@ def _reason(
             f"The login{_of(options)} has expired. Run {login} in a terminal, then send the prompt again."
         )
     return ErrorKind.AUTHENTICATION_FAILED, (
-        f"Claude refused the login{_of(options)}{code}. Run {login} in a terminal to log in anew, or"
-        f" {_set_key(options)}."
+        f"Claude refused the login{_of(options)}{code}. {_or_key(login, options)}"
+    )
+
+
+def _or_key(login: str, options: WorkerOptions) -> str:
+    """What to do: log in, or give a key, and in which order."""
+    return (
+        f"Run {login} in a terminal, then send the prompt again; nothing needs a restart."
+        f" Or {_set_key(options)}, start the client again, and send the prompt again."
     )
 
 
 def _set_key(options: WorkerOptions) -> str:
     where = "in the environment that your client gives to this agent"
     if not _has_choice(options):
-        return f"set ANTHROPIC_API_KEY {where}, then start the client again"
+        return f"set ANTHROPIC_API_KEY {where}"
     # Whose account the client has, a worker does not know either.
     key = (
         f"set ANTHROPIC_API_KEY and PYKOCLAW_ACCOUNT={options.account} {where}"
         if options.account
         else f"set ANTHROPIC_API_KEY {where}, and PYKOCLAW_ACCOUNT=default if that names another account"
     )
-    return f"{key}, then start the client again (a key counts for its client's own account only)"
+    return f"{key} (a key counts for its client's own account only)"
 
 
 def _has_choice(options: WorkerOptions) -> bool:

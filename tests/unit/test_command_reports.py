@@ -52,6 +52,12 @@ async def test_commands_get_their_own_report(
     assert made == [report]
 
 
+@pytest.mark.parametrize("command", ["login", "logout"])
+async def test_logins_name_the_command_of_a_terminal(command: str) -> None:
+    told = str(await shown(f" /{command}\n"))
+    assert told.startswith(f"Run `pykoclaw-acp {command} --account work` in a terminal")
+
+
 def test_only_mcp_shows_the_servers() -> None:
     for words, expected in (("/mcp", True), ("/mcp reconnect a", True), ("/usage", False)):
         content = [{"type": "text", "text": words}]

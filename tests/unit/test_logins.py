@@ -147,7 +147,9 @@ def test_no_account_is_named_where_none_was_made(
     options = replace(OPTIONS, accounts=str(accounts))
     around = {"CLAUDE_CONFIG_DIR": str(tmp_path)}
     found = explained(failure, words, options, around).message
-    assert "Run `pykoclaw-acp login` in a terminal" in found
+    assert "Run `pykoclaw-acp login` in a terminal, then send the prompt again; nothing" in found
+    assert "Or set ANTHROPIC_API_KEY in the" in found
+    assert found.endswith("start the client again, and send the prompt again.")
     assert "account" not in found.lower()
     (accounts / "work").mkdir(parents=True)
     found = explained(failure, words, options, around).message
@@ -165,8 +167,8 @@ def test_key_is_asked_for_with_its_account(status: int | None, words: str, tmp_p
         for account in ("work", "")
     )
     assert "of the account work" in work
-    assert "or set ANTHROPIC_API_KEY and PYKOCLAW_ACCOUNT=work in the environment" in work
-    assert "or set ANTHROPIC_API_KEY in the environment that your client gives" in own
+    assert "Or set ANTHROPIC_API_KEY and PYKOCLAW_ACCOUNT=work in the environment" in work
+    assert "Or set ANTHROPIC_API_KEY in the environment that your client gives" in own
     assert "PYKOCLAW_ACCOUNT=default if that names another account" in own
     for said in (work, own):
         assert "(a key counts for its client's own account only)" in said
