@@ -200,9 +200,9 @@ def rewind(session: str, message: str | None, no_files: bool, dry_run: bool, sur
     """Put the files of SESSION, and what Claude remembers, back to what was before MESSAGE.
 
     MESSAGE is a turn, as in `sessions show`, or the messageId of a message, as in `sessions export --format json`; its
-    turn and all later ones are rewound. Without MESSAGE, the newest prompt is rewound. What changes is shown first.
-    The history keeps everything. Files are those that Claude changed with its file tools, not with commands. What
-    runs in the background is stopped. Refused while a turn runs.
+    turn and all later ones are rewound. Without MESSAGE, the newest prompt that Claude knows is rewound. What
+    changes is shown first. The history keeps everything. Files are those that Claude changed with its file tools, not
+    with commands. What runs in the background is stopped. Refused while a turn runs.
     """
     from pykoclaw_acp.commands import rewind as command
 

@@ -75,9 +75,9 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class RewindPoint:
-    """The beginning of a turn: its id, the turns from there on, the history before it up to `upto`,
-    and what Claude then remembers. `commands`: it and those that follow while they were slash
-    commands: before one of its own the CLI makes no copies of files. `after`: the turn after them.
+    """The beginning of a turn: its id, the turns from there on that Claude knows, the history before it
+    up to `upto`, and what Claude then remembers. `commands`: those of the turns that were slash commands
+    before the first that was none, `after`: before one of its own the CLI makes no copies of files.
     """
 
     turn_id: str

@@ -69,8 +69,8 @@ class Rewinding:
         request_key: str | None = None,
         given: ClientEnvironment | None = None,
     ) -> Rewound:
-        """Rewind to what was before the prompt of a message; without one, before the newest prompt.
-        `dry`: only say what would change. `given`: by who asks, for a worker. A request that is sent
+        """Rewind to what was before the prompt of a message; without one, before the newest prompt that
+        Claude knows. `dry`: only say what would change. `given`: by who asks, for a worker. A request that is sent
         again under its key is done once, and one that is given up is done whole or not at all.
 
         Raises InvalidRequest while a turn runs, or if files were wanted and cannot be put back; then
@@ -163,7 +163,12 @@ class Rewinding:
     async def _files(
         self, session: Session, point: RewindPoint, given: ClientEnvironment | None, *, dry: bool
     ) -> dict[str, Any]:
-        """The CLI's answer; a worker that is launched for it acts on nothing in the directory."""
+        """The CLI's answer; a worker that is launched for it acts on nothing in the directory. Before a
+        prompt that Claude does not know it made no copies: those before the next one are as good.
+        """
+        prompts = (*point.commands, point.after)
+        if prompts == (None,):
+            return _NOTHING
         live = self._workers.workspace(session.id)
         options = session.environment.options(given)
         if live is None:
@@ -172,12 +177,11 @@ class Rewinding:
             options = replace(options, workspace=live)
         try:
             epoch = await self._workers.acquire(session.id, options)
-            prompt = point.after if point.commands else point.turn_id
-            for turn_id in (*point.commands, prompt):
+            for turn_id in prompts:
                 answer = turn_id and await self._ask(session, turn_id, epoch, dry=dry)
                 if answer:
                     return answer
-            if prompt is None:
+            if point.after is None:
                 return _NOTHING
             raise InvalidRequest(NO_COPIES)
         except WorkerFailed as failure:

@@ -11,13 +11,13 @@ import msgspec
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.model import turns
 from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint, Rewound
-from pykoclaw_acp.model.events import Text, Thinking, UserMessage
+from pykoclaw_acp.model.events import BLOCKED, Text, Thinking, UserMessage
 from pykoclaw_acp.model.prompt_text import Note, command_at
 from pykoclaw_acp.model.seams import original
-from pykoclaw_acp.model.turns import SessionRecord, TurnState
+from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import conversion, imports, notes, remembered
 from pykoclaw_acp.store.database import Database, Statement
-from pykoclaw_acp.store.sql import CLIENT, LOG_KEY, STARTED, UNFINISHED, kind, kinds, places
+from pykoclaw_acp.store.sql import CLIENT, DONE, LOG_KEY, STARTED, UNFINISHED, kind, kinds, places
 from pykoclaw_acp.store.turns import content
 
 REWOUND: Final = "Claude does not remember this message any more: it was rewound."
@@ -57,9 +57,20 @@ _REWINDABLE: Final = (
     f"SELECT turn_id, position, first_seq, last_seq FROM acp_turns WHERE acp_session_id = ? AND origin = {CLIENT}"  # noqa: S608
     f" AND first_seq IS NOT NULL AND rewound_at IS NULL AND state NOT IN {UNFINISHED}"
 )
-# Of a prompt that was cancelled before it was sent Claude knows nothing.
-_NOT_SENT: Final = f"state = '{TurnState.CANCELLED}' AND dispatched_at IS NULL AND taken_by IS NULL"
-_SENT: Final = f" AND NOT ({_NOT_SENT})"
+# A prompt that never left for Claude, unless a database was put back to before it did.
+_NOT_SENT: Final = (
+    "dispatched_at IS NULL AND started_at IS NULL AND NOT EXISTS (SELECT 1 FROM acp_transcript_turns x"
+    " WHERE x.acp_session_id = acp_turns.acp_session_id AND x.prompt_uuid = acp_turns.turn_id)"
+)
+# A prompt that a hook took away: the CLI has neither it in the transcript nor copies of files before it.
+_BLOCKED: Final = (
+    f"state = {DONE} AND usage IS NULL AND EXISTS (SELECT 1 FROM acp_sessions s"  # noqa: S608  constants
+    " JOIN acp_log b ON b.log_key = s.log_key WHERE s.acp_session_id = acp_turns.acp_session_id"
+    " AND b.seq >= acp_turns.first_seq AND b.seq <= acp_turns.last_seq AND b.turn = acp_turns.position"
+    f" AND b.kind = {kind(Text)} AND INSTR(b.payload, '{BLOCKED}\"') > 0)"
+)
+# Claude knows the prompt.
+_SENT: Final = f" AND NOT ({_NOT_SENT}) AND NOT ({_BLOCKED})"
 _UNSENT: Final = (
     "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND turn_id IN (?, ?) AND first_seq IS NULL"  # noqa: S608
     f" AND {_NOT_SENT}"
@@ -157,7 +168,7 @@ async def rewind_point(
     database: Database, record: SessionRecord, message_id: str | None
 ) -> RewindPoint:
     """The beginning of the turn that a message belongs to; without one, of the newest prompt that
-    was sent to Claude.
+    Claude knows.
 
     Raises InvalidParams for an unknown message, InvalidRequest if the turn was rewound, nothing was
     prompted, the message was cancelled in the queue, or it is not known what Claude remembers there.
@@ -206,11 +217,13 @@ async def refused(database: Database, record: SessionRecord) -> RewindPoint | No
 async def _commands(
     database: Database, session_id: str, position: int
 ) -> tuple[tuple[str, ...], str | None]:
-    """The turns from there on while they were slash commands, and the one after them."""
+    """Prompts from there on that Claude knows: those before the first that is no slash command, and
+    that one.
+    """
     commands: list[str] = []
     for turn_id, prompt in await database.read(_PROMPTS, (session_id, position)):
         if command_at(content(prompt)) is None:
-            return tuple(commands), turn_id if commands else None
+            return tuple(commands), turn_id
         commands.append(turn_id)
     return tuple(commands), None
 

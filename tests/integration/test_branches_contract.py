@@ -22,7 +22,17 @@ from pykoclaw_acp.model.branches import (
     RewindPoint,
     Rewound,
 )
-from pykoclaw_acp.model.events import Event, Text, TitleChanged, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.events import (
+    BLOCKED,
+    Event,
+    Text,
+    TitleChanged,
+    ToolEnded,
+    ToolStarted,
+    UserMessage,
+    note_event,
+)
+from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, SessionRecord, TurnState
@@ -166,12 +176,14 @@ async def test_turn_without_entry_is_no_place(s: Subject) -> None:
 
 async def test_session_is_rewound_to_beginnings_of_turns(s: Subject) -> None:
     record = await three(s)
-    assert await s.branches.rewind_point(record, None) == RewindPoint("c", 1, 4, memory("b"))
-    expected = RewindPoint("b", 2, 2, memory("a"))
+    assert await s.branches.rewind_point(record, None) == RewindPoint(
+        "c", 1, 4, memory("b"), after="c"
+    )
+    expected = RewindPoint("b", 2, 2, memory("a"), after="b")
     for message in ("b", "answer-b"):
         assert await s.branches.rewind_point(record, message) == expected
     first = await s.branches.rewind_point(record, "a")
-    assert first == RewindPoint("a", 3, 0, Memory(None, lacks=0))
+    assert first == RewindPoint("a", 3, 0, Memory(None, lacks=0), after="a")
     assert first.branch == Branch("")
     with pytest.raises(InvalidParams, match=r"^No message of this session has this id\. "):
         await s.branches.rewind_point(record, "nothing")
@@ -180,14 +192,49 @@ async def test_session_is_rewound_to_beginnings_of_turns(s: Subject) -> None:
         await s.branches.rewind_point(await found(s, "two"), None)
 
 
-async def test_prompt_that_was_never_sent_is_not_rewound(s: Subject) -> None:
+@pytest.mark.parametrize("state", [TurnState.CANCELLED, TurnState.FAILED])
+async def test_prompt_that_was_never_sent_is_not_rewound(s: Subject, state: TurnState) -> None:
+    """Without a message; it can be named, and nothing is known of files before it."""
     await three(s)
     await s.journal.accept(prompt("one", "d"))
-    await s.journal.finish("one", "d", Outcome(TurnState.CANCELLED), [UserMessage("d", HELLO)])
-    assert await s.branches.rewind_point(await found(s), None) == RewindPoint(
-        "c", 1, 4, memory("b")
+    await s.journal.finish("one", "d", Outcome(state), [UserMessage("d", HELLO)])
+    await not_rewound(s)
+
+
+async def test_prompt_that_a_hook_blocked_is_not_rewound(s: Subject) -> None:
+    await three(s)
+    epoch = await begun(s, "one", "d")
+    line = note_event(f"line{BLOCKED}", "**A hook blocked this**")
+    said = EventFrame(epoch=epoch, n=2, turn_id="d", event=line)
+    ended = TurnEnded(
+        epoch=epoch, n=3, turn_id="d", stop_reason="end_turn", claude_session_id="claude"
     )
+    done = Outcome(TurnState.DONE, "end_turn", claude_session_id="claude", last_uuid="end-c")
+    await s.journal.record("one", epoch, [said, ended], {"d": done})
+    await not_rewound(s)
+
+
+async def not_rewound(s: Subject) -> None:
+    """The newest prompt, d, is not rewound unless it is named."""
+    place = await s.branches.rewind_point(await found(s), None)
+    assert place == RewindPoint("c", 1, 4, memory("b"), after="c")
     assert (await s.branches.rewind_point(await found(s), "b")).turns == 2
+    place = await s.branches.rewind_point(await found(s), "d")
+    assert place == RewindPoint("d", 0, 6, memory("c"))
+    await ran(s, "one", "e")
+    place = await s.branches.rewind_point(await found(s), "d")
+    assert place == RewindPoint("d", 1, 6, memory("c"), after="e")
+
+
+async def test_prompt_that_only_a_transcript_has_was_sent(s: Subject) -> None:
+    """The database was put back to before it was sent."""
+    await three(s)
+    await s.journal.accept(prompt("one", "d"))
+    row = TranscriptRow("claude", "/t/claude.jsonl", 1, 1, 1, 1, "", None, related=True)
+    taken = ImportedPiece(row, [], turns=[TranscriptTurn("d", "claude", own=True)])
+    await s.imports.commit_piece("one", taken)
+    await s.journal.finish("one", "d", Outcome(TurnState.FAILED), [UserMessage("d", HELLO)])
+    assert (await s.branches.rewind_point(await found(s), None)).turn_id == "d"
 
 
 async def test_prompt_cancelled_in_queue_is_no_place(s: Subject) -> None:
@@ -210,7 +257,7 @@ async def test_commands_at_beginning_of_rewind_are_told(s: Subject) -> None:
     for turn_id, words in (("d", "/help"), ("e", "/cost now"), ("f", "Hello"), ("g", "/help")):
         await ran(s, "one", turn_id, words=words)
     record = await found(s)
-    for message, commands, after in (("f", (), None), ("d", ("d", "e"), "f"), ("g", ("g",), None)):
+    for message, commands, after in (("f", (), "f"), ("d", ("d", "e"), "f"), ("g", ("g",), None)):
         place = await s.branches.rewind_point(record, message)
         assert (place.commands, place.after) == (commands, after)
 
@@ -232,7 +279,7 @@ async def test_rewound_turns_are_forgotten_but_logged(s: Subject) -> None:
         with pytest.raises(InvalidRequest, match="was rewound"):
             await point(s, message)
     assert await s.branches.rewind_point(await found(s), None) == RewindPoint(
-        "a", 1, 0, Memory(None, lacks=0)
+        "a", 1, 0, Memory(None, lacks=0), after="a"
     )
 
 
@@ -243,7 +290,7 @@ async def test_branch_ends_with_next_turn_of_claude(s: Subject) -> None:
     await ran(s, "one", "d")
     assert (await found(s)).branch is None
     assert await s.branches.rewind_point(await found(s), None) == RewindPoint(
-        "d", 1, 6, memory("a")
+        "d", 1, 6, memory("a"), after="d"
     )
 
 
@@ -321,7 +368,7 @@ async def test_fork_is_rewound_as_its_source(s: Subject) -> None:
     await three(s)
     await s.branches.fork(fork(await point(s, "b")))
     assert await s.branches.rewind_point(await found(s, "fork"), "b") == RewindPoint(
-        "fork/b", 1, 2, memory("a")
+        "fork/b", 1, 2, memory("a"), after="fork/b"
     )
     record = await found(s, "fork")
     assert await s.branches.point(record, record.last_seq, None) == ForkPoint(4, memory("b"))
@@ -381,7 +428,7 @@ async def test_refused_prompt_can_be_forgotten(s: Subject) -> None:
     await ran(s, session, "b", NOTE, stop="refusal")
     await s.ended(session, "cancelled in the queue", Outcome(TurnState.CANCELLED, "cancelled"))
     refused = await s.journal.refused(await found(s))
-    assert refused == RewindPoint("b", 1, 2, memory("a"))
+    assert refused == RewindPoint("b", 1, 2, memory("a"), after="b")
     said: list[Event] = [Text("refused-b", "Forgotten.", note=True)]
     assert await s.journal.forget_refused(session, refused, None, said) == [5]
     record = await found(s)

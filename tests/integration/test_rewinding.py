@@ -341,6 +341,35 @@ async def test_prompt_without_copies_names_way_out(
         assert await r.database.read("SELECT 1 FROM acp_turns WHERE rewound_at IS NOT NULL") == []
 
 
+async def test_no_copies_are_wanted_of_unsent_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that failed because the session's directory was missing."""
+    work = tmp_path / "work"
+    work.mkdir()
+    async with rig(tmp_path) as r:
+        session = await r.sessions.create(str(work), (), ())
+        asked: list[str] = []
+
+        async def rewind_files(turn_id: str, epoch: int, *, dry: bool) -> dict[str, Any]:
+            asked.append(turn_id)
+            return {"canRewind": True}
+
+        monkeypatch.setattr(session.requests, "rewind_files", rewind_files)
+        sent = await r.prompt(session, "say 1")
+        await sent.over()
+        work.rename(tmp_path / "elsewhere")
+        unsent = await r.prompt(session, "say 2")
+        await unsent.over()
+        assert unsent.state == "failed"
+        plan = await rewinding(r).rewind(session, None, files=True, dry=True)
+        assert (plan.turn_id, plan.turns, asked) == (sent.turn_id, 1, [sent.turn_id])
+        done = await rewinding(r).rewind(session, unsent.turn_id, files=True, dry=False)
+        assert (done.turn_id, done.turns, asked) == (unsent.turn_id, 0, [sent.turn_id])
+        with pytest.raises(InvalidRequest, match="was rewound"):
+            await rewinding(r).rewind(session, unsent.turn_id, files=True, dry=False)
+
+
 @pytest.mark.parametrize(
     ("files", "told"),
     [

@@ -18,7 +18,7 @@ from pykoclaw_acp.model.branches import (
     RewindPoint,
     Rewound,
 )
-from pykoclaw_acp.model.events import Event, OpenTools, Text, Thinking, UserMessage
+from pykoclaw_acp.model.events import BLOCKED, Event, OpenTools, Text, Thinking, UserMessage
 from pykoclaw_acp.model.imports import TranscriptTurn
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import RequestOutcome, RequestPolicy
@@ -54,26 +54,25 @@ class MemoryBranchStore(MemoryStore):
             message = original(message_id)
             for turn_id in (message, f"{session}/{message}"):
                 turn = self.database.read().turns.get(turn_id)
-                if turn is not None and not _was_sent(turn) and self._first(turn) is None:
+                if turn is not None and self._first(turn) is None and not self._knows(turn):
                     raise InvalidRequest(NEVER_SENT)
         turns = [one for one in self._turns(session) if not one.background and not one.rewound]
         begun = [(self._first(one), one) for one in turns if not one.unfinished]
         if message_id is None:
-            begun = [(seq, one) for seq, one in begun if _was_sent(one)]
+            begun = [(seq, one) for seq, one in begun if self._knows(one)]
         found = [(seq, one) for seq, one in begun if seq is not None and seq <= upto]
         if not found:
             raise InvalidRequest("There is no prompt to rewind to.")
         first, newest = found[-1]
         if message_id is not None and newest.last_seq != upto:
             raise InvalidRequest(NO_PROMPT)
-        count = sum(one.position >= newest.position for one in turns if _was_sent(one))
         memory = self._memory(record, first - 1, at_end=False)
-        following = [one for one in turns if one.position >= newest.position and _was_sent(one)]
+        following = [one for one in turns if one.position >= newest.position and self._knows(one)]
         commands = list(takewhile(lambda one: command_at(one.content) is not None, following))
-        rest = following[len(commands) :] if commands else []
+        rest = following[len(commands) :]
         after = rest[0].turn_id if rest else None
         ids = tuple(one.turn_id for one in commands)
-        return RewindPoint(newest.turn_id, count, first - 1, memory, ids, after)
+        return RewindPoint(newest.turn_id, len(following), first - 1, memory, ids, after)
 
     def _turns(self, session_id: str) -> list[TurnRow]:
         rows = self.database.read().turns.values()
@@ -83,6 +82,18 @@ class MemoryBranchStore(MemoryStore):
     def _first(self, turn: TurnRow) -> int | None:
         log = self.database.logs.get(turn.session_id, [])
         return next((one.seq for one in log if one.turn_id == turn.turn_id), None)
+
+    def _knows(self, turn: TurnRow) -> bool:
+        """Whether Claude knows the prompt: it was sent, and no hook has taken it away."""
+        key = (turn.session_id, turn.turn_id)
+        if not (turn.dispatched or turn.started or key in self.database.transcript_turns):
+            return False
+        outcome = turn.outcome
+        if outcome is None or outcome.state is not TurnState.DONE or outcome.usage is not None:
+            return True
+        log = self.database.logs.get(turn.session_id, [])
+        said = [_message(one) or "" for one in log if one.turn_id == turn.turn_id]
+        return not any(one.endswith(BLOCKED) for one in said)
 
     def _end_of(self, session_id: str, message_id: str, last_seq: int) -> int:
         """The end of the turn that the message belongs to."""
@@ -250,10 +261,6 @@ def _ended(turn: TurnRow) -> int:
     if turn.rewound:
         raise InvalidRequest(REWOUND)
     return turn.last_seq
-
-
-def _was_sent(turn: TurnRow) -> bool:
-    return turn.dispatched or turn.state is not TurnState.CANCELLED
 
 
 def _is_held(turn: TurnRow) -> bool:

@@ -26,9 +26,9 @@ class Waited(FullAnswer, frozen=True, kw_only=True):
 
 
 class RewindParams(NamedSessionParams, frozen=True, kw_only=True):
-    """`message`: a message of the turn to rewind; without it the newest prompt. `files`: put files
-    back, too; `dryRun`: only say what would change. `environment`: variables of the caller, for a
-    worker that is started for the files; they are not kept.
+    """`message`: a message of the turn to rewind; without it the newest prompt that Claude
+    knows. `files`: put files back, too; `dryRun`: only say what would change. `environment`: variables
+    of the caller, for a worker that is started for the files; they are not kept.
     """
 
     message: Named | None = None

@@ -25,8 +25,8 @@ class BranchStore(Store, Protocol):
         """
 
     async def rewind_point(self, record: SessionRecord, message_id: str | None) -> RewindPoint:
-        """The beginning of the turn of a message; without one, of the newest prompt. Raises as
-        `point`.
+        """The beginning of the turn of a message; without one, of the newest prompt that Claude
+        knows. Raises as `point`.
         """
 
     async def rewound(self, request_key: str) -> Rewound | None:
