@@ -78,6 +78,7 @@ class RewindPoint:
     """The beginning of a turn: its id, the turns from there on that Claude knows, the history before it
     up to `upto`, and what Claude then remembers. `commands`: those of the turns that were slash commands
     before the first that was none, `after`: before one of its own the CLI makes no copies of files.
+    `moved`: the session's directory is another one since, and Claude had changed files before.
     """
 
     turn_id: str
@@ -86,6 +87,7 @@ class RewindPoint:
     memory: Memory
     commands: tuple[str, ...] = ()
     after: str | None = None
+    moved: bool = False
 
     @property
     def branch(self) -> Branch:

@@ -106,6 +106,10 @@ BLOCKED: Final = "-blocked"
 """How the id of a note ends that says which hook has taken the turn's prompt away."""
 
 
+MOVED: Final = "moved-"
+"""How the id of a note begins that says that the session's directory is another one from there on."""
+
+
 class Text(_Event, frozen=True, tag="text"):
     """A part of the agent's message; `note`: of a message of ours, not of Claude.
 

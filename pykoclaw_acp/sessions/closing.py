@@ -12,7 +12,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 from pykoclaw_acp.errors import SessionNotFound, StoreClosed, StoreUnavailable
-from pykoclaw_acp.model.events import note_event
+from pykoclaw_acp.model.events import MOVED, note_event
 from pykoclaw_acp.sessions import directories
 from pykoclaw_acp.sessions.ports import SessionStore, Workers
 from pykoclaw_acp.sessions.session import Session
@@ -58,7 +58,7 @@ async def reopen(session: Session, store: SessionStore, moved_from: str | None =
         await store.mark_closed(session.id)
     if moved_from is not None:
         words = directories.moved(moved_from, session.record.cwd or "")
-        await session.log.tell([note_event(f"moved-{uuid4()}", words)], patient=True)
+        await session.log.tell([note_event(f"{MOVED}{uuid4()}", words)], patient=True)
 
 
 async def stop(session: Session, workers: Workers) -> None:

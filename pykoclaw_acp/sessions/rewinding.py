@@ -30,14 +30,20 @@ from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.tasks import Tasks
 
 NO_COPY: Final = "No file checkpoint found"  # the CLI's words
-NO_COPIES: Final = (
-    "The files cannot be put back: the CLI made no copies of them before this prompt. Nothing was changed."
-    " To rewind only what Claude remembers, use `rewind --no-files`, or `files: false` in the request."
+_REFUSED: Final = (
+    "The files cannot be put back: {} Nothing was changed. To rewind only what Claude remembers, use"
+    " `rewind --no-files`, or `files: false` in the request."
+)
+NO_COPIES: Final = _REFUSED.format("the CLI made no copies of them before this prompt.")
+_MOVED: Final = (
+    "Claude changed some before this session's directory was moved, and the CLI puts them back only"
+    " where they were then."
 )
 _LEFT: Final = (
     "Not all files could be put back. As they were stay: {}. The others are as before. Claude's memory was"
     " not rewound. Let the agent write there (a directory, a link or a protection may be in the way) and send"
-    " the request again, or rewind only what Claude remembers, with `rewind --no-files` or `files: false`."
+    " the request again, or rewind only what Claude remembers, with `rewind --no-files` or `files: false`. What"
+    " the CLI has copied in another directory, before the project was moved or forked, it never puts back."
 )
 MOST_NAMES: Final = 5  # that an error tells
 MOST_BEFORE: Final = (
@@ -107,13 +113,13 @@ class Rewinding:
                 changed = _NOTHING
                 if files:
                     changed = await self._files(session, point, given, dry=True)
+                    if point.moved and _any_below(session, changed.get("filesChanged") or []):
+                        changed = {"canRewind": False, "error": _MOVED}
                 rewound = _rewound(point, changed)
                 if dry:
                     return rewound
                 if rewound.files_error is not None:
-                    raise InvalidRequest(
-                        f"The files cannot be put back: {rewound.files_error} Nothing was changed."
-                    )
+                    raise InvalidRequest(_REFUSED.format(rewound.files_error))
                 _require_idle(session)
                 begun.set()
                 if rewound.files:
@@ -232,6 +238,13 @@ _STAYS: Final = "Mode, model and what was always allowed stay."
 def _require_idle(session: Session) -> None:
     if session.background or not all(turn.ended.done() for turn in session.turns):
         raise InvalidRequest(BUSY.format(session.id[:8]))
+
+
+def _any_below(session: Session, paths: Sequence[str]) -> bool:
+    """Whether any of these is below the session's directory."""
+    record = session.record
+    below = tuple(f"{one.rstrip('/')}/" for one in (record.cwd, record.real_cwd) if one)
+    return any(str(one).startswith(below) for one in paths)
 
 
 def _rewound(point: RewindPoint, changed: Mapping[str, Any]) -> Rewound:

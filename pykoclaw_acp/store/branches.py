@@ -11,7 +11,7 @@ import msgspec
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.model import turns
 from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint, Rewound
-from pykoclaw_acp.model.events import BLOCKED, Text, Thinking, UserMessage
+from pykoclaw_acp.model.events import BLOCKED, MOVED, Text, Thinking, ToolStarted, UserMessage
 from pykoclaw_acp.model.prompt_text import Note, command_at
 from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import SessionRecord
@@ -90,6 +90,13 @@ _PROMPTS: Final = (
     "SELECT turn_id, CASE WHEN LENGTH(prompt) < 8192 THEN prompt ELSE '' END FROM acp_turns"  # noqa: S608
     f" WHERE acp_session_id = ? AND position >= ? AND origin = {CLIENT} AND rewound_at IS NULL"
     f"{_SENT} ORDER BY position LIMIT 1000"
+)
+# Claude's tools for files were used before a move that is after the place.
+_MOVED: Final = (
+    f"SELECT 1 FROM acp_log m WHERE m.log_key = {LOG_KEY} AND m.seq > ? AND m.kind = {kind(Text)}"  # noqa: S608
+    f""" AND INSTR(m.payload, '"message_id":"{MOVED}') > 0 AND EXISTS (SELECT 1 FROM acp_log e"""
+    f" WHERE e.log_key = m.log_key AND e.seq < m.seq AND e.kind = {kind(ToolStarted)}"
+    """ AND INSTR(e.payload, '"tool_kind":"edit"') > 0) LIMIT 1"""
 )
 _REWIND: Final = (
     "UPDATE acp_turns SET rewound_at = ? WHERE acp_session_id = ? AND rewound_at IS NULL"  # noqa: S608
@@ -195,7 +202,8 @@ async def rewind_point(
     memory = await remembered.at(database, record, first - 1, at_end=False)
     ((count,),) = await database.read(_COUNT, (session, position))
     commands, after = await _commands(database, session, position)
-    return RewindPoint(turn_id, count, first - 1, memory, commands, after)
+    moved = bool(await database.read(_MOVED, (session, first - 1)))
+    return RewindPoint(turn_id, count, first - 1, memory, commands, after, moved)
 
 
 async def refused(database: Database, record: SessionRecord) -> RewindPoint | None:

@@ -34,6 +34,29 @@ async def test_what_cannot_be_put_back_is_named(stack: Stack) -> None:
     assert "Rewound" in client.text(session)
 
 
+async def test_moved_project_is_rewound_without_files(stack: Stack) -> None:
+    """The CLI puts nothing back in another directory than the one in which it made the copies."""
+    client = await front(stack)
+    old, new = stack.root / "old", stack.root / "new"
+    old.mkdir()
+    session = await client.new(old)
+    await client.prompt(session, script("write made.txt <<< 1", "text Made."))
+    await client.prompt(session, text("Looked."))
+    old.rename(new)
+    await client.load(session, new)
+    await client.prompt(session, script("write made.txt <<< 2", "text Made."))
+    with pytest.raises(RpcError, match="copied in another directory, before the project was moved"):
+        await client.call("_pykoclaw.dev/rewind", session=session)
+    await client.call("_pykoclaw.dev/rewind", session=session, files=False)
+    for _ in range(2):
+        with pytest.raises(RpcError, match="before this session's directory was moved"):
+            await client.call("_pykoclaw.dev/rewind", session=session)
+        await client.call("_pykoclaw.dev/rewind", session=session, files=False)
+    assert (new / "made.txt").read_text() == "2"
+    await client.prompt(session, "Word: anew\n" + text("Noted."))
+    assert "made.txt" not in str(stack.asked()[-1]["user_texts"])
+
+
 @pytest.mark.long
 async def test_claude_has_no_tasks_where_it_branches_off(stack: Stack) -> None:
     """Neither after a rewind nor in a fork, also not those of before the place."""

@@ -24,6 +24,7 @@ from pykoclaw_acp.model.branches import (
 )
 from pykoclaw_acp.model.events import (
     BLOCKED,
+    MOVED,
     Event,
     Text,
     TitleChanged,
@@ -250,6 +251,18 @@ async def test_prompt_cancelled_in_queue_is_no_place(s: Subject) -> None:
     await ran(s, "one", "e")
     with pytest.raises(InvalidRequest, match="cancelled before it was sent"):
         await s.branches.rewind_point(await found(s), "d")
+
+
+async def test_files_edited_before_a_move_are_known(s: Subject) -> None:
+    await three(s)
+    edit = ToolStarted("write", "Write", "a.txt", "edit")
+    note = note_event(f"{MOVED}1", "It continues elsewhere.")
+    for said, moved in ((note, False), (edit, False), (note, True)):
+        await s.journal.append("one", [said])
+        assert (await s.branches.rewind_point(await found(s), "c")).moved is moved
+    await ran(s, "one", "d")
+    await s.journal.append("one", [edit])
+    assert not (await s.branches.rewind_point(await found(s), "d")).moved
 
 
 async def test_commands_at_beginning_of_rewind_are_told(s: Subject) -> None:

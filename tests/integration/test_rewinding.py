@@ -370,6 +370,33 @@ async def test_no_copies_are_wanted_of_unsent_prompt(
             await rewinding(r).rewind(session, unsent.turn_id, files=True, dry=False)
 
 
+async def test_files_from_before_a_move_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CLI puts none back in the new place; others it does, and memory is rewound without files."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    async with rig(tmp_path) as r:
+        session = await r.sessions.create(str(old), (), ())
+        await r.run(session, "say 1")
+        await session.log.tell([ToolStarted("write", "Write", "a.txt", "edit")])
+        old.rename(new)
+        await r.sessions.reopen(session, str(new), (), (), moved_from=str(old))
+        elsewhere = Copies([str(tmp_path / "newer")])
+        monkeypatch.setattr(session.requests, "rewind_files", elsewhere)
+        plan = await rewinding(r).rewind(session, None, files=True, dry=True)
+        assert plan.files_error is None
+        here = Copies([str(new / "a.txt")])
+        monkeypatch.setattr(session.requests, "rewind_files", here)
+        plan = await rewinding(r).rewind(session, None, files=True, dry=True)
+        assert plan.files_error is not None
+        assert "before this session's directory was moved" in plan.files_error
+        with pytest.raises(InvalidRequest, match=r"was moved.* use `rewind --no-files`"):
+            await rewinding(r).rewind(session, None, files=True, dry=False)
+        assert here.asked == [True, True]
+        assert (await rewinding(r).rewind(session, None, files=False, dry=False)).turns == 1
+
+
 @pytest.mark.parametrize(
     ("files", "told"),
     [

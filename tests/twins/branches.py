@@ -18,7 +18,7 @@ from pykoclaw_acp.model.branches import (
     RewindPoint,
     Rewound,
 )
-from pykoclaw_acp.model.events import BLOCKED, Event, OpenTools, Text, Thinking, UserMessage
+from pykoclaw_acp.model.events import BLOCKED, MOVED, Event, OpenTools, Text, Thinking, UserMessage
 from pykoclaw_acp.model.imports import TranscriptTurn
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import RequestOutcome, RequestPolicy
@@ -72,7 +72,14 @@ class MemoryBranchStore(MemoryStore):
         rest = following[len(commands) :]
         after = rest[0].turn_id if rest else None
         ids = tuple(one.turn_id for one in commands)
-        return RewindPoint(newest.turn_id, len(following), first - 1, memory, ids, after)
+        moved = self._moved(session, first - 1)
+        return RewindPoint(newest.turn_id, len(following), first - 1, memory, ids, after, moved)
+
+    def _moved(self, session_id: str, upto: int) -> bool:
+        log = self.database.logs.get(session_id, [])
+        moves = [one.seq for one in log if (_message(one) or "").startswith(MOVED)]
+        edits = [one.seq for one in log if getattr(one.event, "tool_kind", "") == "edit"]
+        return bool(edits) and any(one > max(upto, edits[0]) for one in moves)
 
     def _turns(self, session_id: str) -> list[TurnRow]:
         rows = self.database.read().turns.values()
