@@ -43,6 +43,7 @@ class AcpClient:
     """
 
     present = True
+    only_declines = False
 
     def __init__(self, sessions: Sessions, peer: Peer) -> None:
         self.peer = peer

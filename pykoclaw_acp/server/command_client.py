@@ -45,7 +45,8 @@ class CommandClient:
     """
 
     name: Final = "cli"
-    forms: Final = True  # it can decline them
+    forms: Final = True
+    only_declines: Final = True
     pages: Final = False
     asks_together: Final = False
     cancels_when_absent: Final = False

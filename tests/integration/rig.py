@@ -47,6 +47,7 @@ class Client:
     forms = False
     pages = False
     asks_together = False
+    only_declines = False
     cancels_when_absent = False
 
     def __init__(self) -> None:

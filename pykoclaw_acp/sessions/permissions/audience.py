@@ -25,11 +25,19 @@ def _shows(client: Client, form: Form | None) -> bool:
     return form is None or (client.forms if form.url is None else client.pages)
 
 
+def _counts(client: Client, form: Form | None) -> bool:
+    """Whether it makes a difference that the client is there: not for a form that can only be declined
+    in it.
+    """
+    return client.present and (form is None or not client.only_declines)
+
+
 def is_attended(subscriptions: Sequence[Subscription], pending: PendingRequest) -> bool:
     """Whether a client is there that can be asked, has not passed, and has somebody before it."""
     return any(
         one.alive
         and can_ask(subscriptions, one, pending.request)
+        and _counts(one.client, pending.request.form)
         and one not in pending.passed
         and one not in pending.absent
         for one in subscriptions
@@ -38,8 +46,8 @@ def is_attended(subscriptions: Sequence[Subscription], pending: PendingRequest) 
 
 def is_unsupported(subscriptions: Sequence[Subscription], pending: PendingRequest) -> bool:
     """Whether it is a form, clients are there, and none of them can show it."""
-    there = [one for one in subscriptions if one.alive and one.client.present]
     form = pending.request.form
+    there = [one for one in subscriptions if one.alive and _counts(one.client, form)]
     return form is not None and bool(there) and not any(_shows(one.client, form) for one in there)
 
 

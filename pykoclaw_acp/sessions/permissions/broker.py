@@ -175,7 +175,8 @@ class Broker:
             if not audience.can_ask(self._state.subscriptions, subscription, one.request):
                 self.away.hasten_unsupported(one)
                 continue
-            self.away.stop(one)
+            if self.away.is_attended(one):
+                self.away.stop(one)
             self._ask(one, subscription)
 
     def drop_client(self, subscription: Subscription) -> None:

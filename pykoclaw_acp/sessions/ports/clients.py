@@ -33,6 +33,10 @@ class Client(Protocol):
         """Whether it can open a page for the user."""
 
     @property
+    def only_declines(self) -> bool:
+        """Whether a form that it shows can be declined there, and not be filled in."""
+
+    @property
     def asks_together(self) -> bool:
         """Whether it shows several permission requests of a session at the same time."""
 
