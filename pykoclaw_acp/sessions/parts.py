@@ -32,6 +32,7 @@ from pykoclaw_acp.sessions.turns.deduplication import Deduplication
 from pykoclaw_acp.sessions.turns.early_launcher import EarlyLauncher
 from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.intake import Intake
+from pykoclaw_acp.sessions.turns.overdue import Overdue
 from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
 from pykoclaw_acp.sessions.turns.runner import TurnRunner
 from pykoclaw_acp.sessions.turns.slow_start import SlowStart
@@ -98,7 +99,8 @@ class SessionParts:
             choosing=self.choosing, directories=directories, others=self.others,
         )  # fmt: skip
         self.runner = TurnRunner(
-            state, journal, workers, times.cancel_grace,
+            state, journal, workers,
+            overdue=Overdue(self.id, journal, workers, queue, times.cancel_grace),
             unclaimed=self.unclaimed, gate=gate, endings=self._endings, choosing=self.choosing,
             environment=self.environment, titling=self._titling, directories=directories,
             others=self.others, early=self.early, slow=SlowStart(state, workers, background),

@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -138,22 +139,26 @@ def _has_fast_mode(source: object) -> bool:
     return isinstance(settings, dict) and settings.get("fastMode") is True
 
 
-async def control(client: ClaudeSDKClient, request: dict[str, Any]) -> dict[str, Any]:
+async def control(
+    client: ClaudeSDKClient, request: dict[str, Any], **limits: float
+) -> dict[str, Any]:
     """The CLI's answer to a control request, some of which the SDK cuts; raises what the SDK does,
-    and OtherSdk.
+    and OtherSdk. `limits`: of the SDK's own call.
     """
     send = getattr(getattr(client, "_query", None), "_send_control_request", None)
     if not callable(send):
         raise OtherSdk
-    answer = await send(request)
+    answer = await send(request, **limits)
     return answer if isinstance(answer, dict) else {}
 
 
 async def cancel_message(client: ClaudeSDKClient, uuid: str) -> bool:
-    """Whether the CLI has dropped a message that it had not taken up yet."""
+    """Whether the CLI has dropped a message that it had not taken up yet; waits for the answer without
+    limit, since the CLI says so once, and may have been stopped.
+    """
     try:
         request = {"subtype": "cancel_async_message", "message_uuid": uuid}
-        return (await control(client, request)).get("cancelled") is True
+        return (await control(client, request, timeout=math.inf)).get("cancelled") is True
     except Exception as error:  # noqa: BLE001  of a CLI that ends, or does not know it
         log.info("A message could not be dropped", action="cancel_message", error=repr(error))
         return False

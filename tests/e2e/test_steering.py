@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.hooks import block_prompts
+from tests.waiting import not_within
 
 STEER = {"pykoclaw.dev/steering": "steer"}
 
@@ -90,6 +91,35 @@ async def test_cancel_takes_back_what_was_not_taken_up(shared: Stack) -> None:
     await client.prompt(session, text("Next."))
     assert times(shared, "By the session's setting.") == 0
     assert client.text(session) == "\n\nCancelled.\n\nNext."
+
+
+@pytest.mark.long
+async def test_cancelled_prompt_spares_turn_of_stopped_claude(stack: Stack) -> None:
+    stack.environment["PYKOCLAW_CANCEL_GRACE"] = "1"
+    client = await stack.start()
+    session = await client.new(stack.work)
+    turn = script("bash while [ ! -e go ]; do sleep 0.1; done", "text Done.")
+    running = client.prompting(session, turn)
+    await client.until(lambda: bool(client.of(session, "tool_call")))
+    claude = stack.claude(session)
+    assert claude is not None
+    claude.signal(signal.SIGSTOP)
+    block = {"type": "text", "text": "Look out."}
+    message, steered = client.request(
+        "session/prompt", sessionId=session, prompt=[block], _meta=STEER
+    )
+    client.send(message)
+    given = "SELECT 1 FROM acp_turns WHERE state IN ('dispatched', 'running')"
+    await client.until(lambda: len(stack.rows(given)) == 2)
+    client.notify("$/cancel_request", requestId=message["id"])
+    await not_within(lambda: running.done() or steered.done(), 4)
+    claude.signal(signal.SIGCONT)
+    assert (await client.answer(steered))["stopReason"] == "cancelled"
+    (stack.work / "go").touch()
+    assert (await client.answer(running))["stopReason"] == "end_turn"
+    assert client.text(session).endswith("Done.")
+    assert times(stack, "Look out.") == 0
+    assert stack.claude(session) == claude, "it was not ended"
 
 
 @pytest.mark.long

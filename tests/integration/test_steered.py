@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
+from pykoclaw_acp.channel.frames import Interrupt
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Conflict, WorkerFailed
@@ -20,8 +21,8 @@ from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import steering
 from pykoclaw_acp.trust.content import Content
-from tests.integration.rig import Rig, hanging, rig, take_up, unreadable
-from tests.waiting import eventually, not_within, within
+from tests.integration.rig import TIMES, Rig, hanging, rig, take_up, unreadable
+from tests.waiting import eventually, not_within, pass_loop_time, within
 
 
 async def steered(session: Session, text: str, *before: dict[str, Any]) -> Turn:
@@ -244,3 +245,38 @@ async def test_cancel_does_not_overtake_a_steered_prompt(
         assert not [one for one in worker.got if isinstance(one, Steer)]
         assert await said(r, session) == ["hang", "Look out."]
         assert not host.ended.done()
+
+
+async def test_cancelled_prompt_costs_no_other_turn(tmp_path: Path) -> None:
+    """Claude does not answer for a while."""
+    async with rig(tmp_path) as r:
+        session, host, worker = await hanging(r)
+        turn = await steered(session, "Look out.")
+        worker.deaf = True
+        session.cancel(turn)
+        await eventually(lambda: any(isinstance(one, Interrupt) for one in worker.got))
+        for _ in range(3):
+            pass_loop_time(TIMES.cancel_grace + 0.1)
+            await not_within(lambda: worker.dead, 0.2)
+        worker.say(worker.ended(turn.turn_id, "cancelled"))
+        assert (await turn.ended)[0].state == TurnState.CANCELLED
+        worker.say(worker.ended(host.turn_id))
+        assert (await host.ended)[0].state == TurnState.DONE
+
+
+@pytest.mark.parametrize("goes_on", ["in it", "alone"])
+async def test_cancelled_prompt_that_goes_on_is_killed(tmp_path: Path, goes_on: str) -> None:
+    """Claude had it before it could be taken back, and does not stop."""
+    async with rig(tmp_path) as r:
+        session, host, worker = await hanging(r)
+        turn = await steered(session, "Look out.")
+        worker.deaf = True
+        session.cancel(turn)
+        if goes_on == "in it":
+            take_up(worker, turn, host)
+        else:
+            worker.say(worker.ended(host.turn_id))
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == TurnState.CANCELLED
+        assert worker.dead
+        assert host.ended.done()
+        assert (await r.run(session, "say 1")).state == TurnState.DONE

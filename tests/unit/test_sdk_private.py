@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.model.permissions import Form
+from pykoclaw_acp.worker import sdk_private
 from pykoclaw_acp.worker.sdk_private import take_elicitations
+from tests.waiting import not_within, pass_loop_time
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
 FORM = {
@@ -149,3 +151,28 @@ async def test_another_sdk_is_left_as_it_is(inside: Any) -> None:
     before = dict(vars(inside)) if inside is not None else {}
     assert not take_elicitations(client(inside), User({}).ask)
     assert inside is None or vars(inside) == before
+
+
+class SlowCli:
+    """Drops a message once the CLI goes on; its `send` gives up after `timeout` (s), as the SDK's."""
+
+    def __init__(self) -> None:
+        self.goes_on = asyncio.Event()
+
+    async def _send_control_request(
+        self, _: dict[str, Any], timeout: float = 60.0
+    ) -> dict[str, Any]:
+        async with asyncio.timeout(timeout):
+            await self.goes_on.wait()
+        return {"cancelled": True}
+
+
+async def test_late_answer_of_stopped_cli_counts() -> None:
+    """The CLI has dropped the message, and says so only once."""
+    cli = SlowCli()
+    dropping = asyncio.create_task(sdk_private.cancel_message(client(cli), "u1"))
+    await asyncio.sleep(0)
+    pass_loop_time(3600)
+    await not_within(dropping.done)
+    cli.goes_on.set()
+    assert await dropping

@@ -115,6 +115,10 @@ class TurnQueue:
                 return turn
         return None
 
+    def is_untaken(self, turn: Turn) -> bool:
+        """Whether the prompt was given to another turn, which runs and has not taken it up."""
+        return turn is not self.current and turn in self.steered and turn.taken_by is None
+
     def add(self, turn: Turn) -> None:
         """Let a turn wait until those before it have ended."""
         if turn.steers:  # the last response that comes before its end

@@ -36,6 +36,7 @@ from pykoclaw_acp.sessions.turns import limits, outcomes, titling
 from pykoclaw_acp.sessions.turns.attempts import Attempts
 from pykoclaw_acp.sessions.turns.conversation import TurnConversation
 from pykoclaw_acp.sessions.turns.endings import Endings
+from pykoclaw_acp.sessions.turns.overdue import Overdue
 from pykoclaw_acp.sessions.turns.slow_start import SlowStart
 from pykoclaw_acp.sessions.turns.titling import Titling
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
@@ -49,17 +50,15 @@ log: Final = structlog.get_logger()
 
 
 class TurnRunner:
-    """Runs a session's turns on its worker, one at a time. `grace` (s) is for an
-    interrupted turn.
-    """
+    """Runs a session's turns on its worker, one at a time."""
 
     def __init__(
         self,
         state: SessionState,
         journal: TurnsAndNotes,
         workers: Workers,
-        grace: float,
         *,
+        overdue: Overdue,
         unclaimed: Unclaimed,
         gate: WorkspaceGate,
         endings: Endings,
@@ -74,7 +73,7 @@ class TurnRunner:
         self._state = state
         self._journal = journal
         self._workers = workers
-        self._grace = grace
+        self._overdue = overdue
         self._unclaimed = unclaimed
         self._gate = gate
         self._choosing = choosing
@@ -177,7 +176,7 @@ class TurnRunner:
         if turn.state == TurnState.QUEUED or turn.leaving:
             await turn.over()
             return
-        overdue = self._tasks.start(self._kill_if_it_goes_on(turn))
+        overdue = self._tasks.start(self._overdue.watch(turn))
         try:
             frame = Interrupt(epoch=self._state.epoch, turn_id=turn.turn_id)
             await self._workers.send(self._state.id, frame)
@@ -187,21 +186,6 @@ class TurnRunner:
             return
         with contextlib.suppress(StoreUnavailable, StoreClosed):  # the worker knows
             await self._journal.ask_cancel(turn.turn_id)
-
-    async def _kill_if_it_goes_on(self, turn: Turn) -> None:
-        troubles = -1
-        while troubles != self._journal.troubles and not turn.ended.done():
-            await self._journal.writable()
-            # While frames cannot be stored, nobody sees the turn's end.
-            troubles = self._journal.troubles
-            await asyncio.wait([turn.ended], timeout=self._grace)
-        if not turn.ended.done():
-            log.warning(
-                "The turn did not stop; its worker is killed",
-                action="cancel_overdue",
-                turn=turn.turn_id,
-            )
-            self._workers.kill(self._state.id)
 
     async def _end_unclaimed(self, turn: Turn) -> None:
         given = turn.recovered and await self._others.has_prompt(turn.turn_id)
