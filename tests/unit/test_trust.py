@@ -7,9 +7,11 @@ import errno
 import json
 import math
 import os
+import shlex
 import subprocess
 import tracemalloc
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +328,10 @@ def test_named_script_belongs_to_content(work: Path, command: str) -> None:
     assert look(work).key != before.key
 
 
+# A command within four others
+NESTED = reduce(lambda command, _: shlex.quote(f": {command}"), range(3), r"'sh my\ tools/run'")
+
+
 @pytest.mark.parametrize(
     ("command", "name"),
     [
@@ -340,6 +346,50 @@ def test_named_script_belongs_to_content(work: Path, command: str) -> None:
         ("cd tools && ./run.sh", "tools/run.sh"),
         ('(cd "$CLAUDE_PROJECT_DIR/tools"; exec ./run.sh)', "tools/run.sh"),
         (r"sh ./tools\/run.sh", "tools/run.sh"),
+        (r"sh my\ tools/run", "my tools/run"),
+        ('sh "$CLAUDE_PROJECT_DIR"/my\\ tools/run', "my tools/run"),
+        ("sh 'my tools'/run", "my tools/run"),
+        ("sh my' 'tools/run", "my tools/run"),
+        ("cd my\\ tools && sh run", "my tools/run"),
+        ("""bash -c 'sh "my tools/run"'""", "my tools/run"),
+        ("""bash -c "sh 'my tools/run'\"""", "my tools/run"),
+        (r'''bash -c "sh \"my tools/run\""''', "my tools/run"),
+        (r'''sh -c "bash -c 'sh \"my tools\"/run'"''', "my tools/run"),
+        ("""echo "$(sh "$PWD/my tools"/run)\"""", "my tools/run"),
+        ("""echo "${X:-"my tools/run"}\"""", "my tools/run"),
+        ("# don't ask\nsh 'my tools'/run", "my tools/run"),
+        ("sh $'my tools/run'", "my tools/run"),
+        ("RUN=my\\ tools/run bash -c 'sh \"$RUN\"'", "my tools/run"),
+        ("sh tools\\\n/run", "tools/run"),
+        ("""sh "it's"/run""", "it's/run"),
+        (r"sh it\'s/run", "it's/run"),
+        ("sh 'a (b)/run'", "a (b)/run"),
+        (r"sh a\&b/run", "a&b/run"),
+        ("sh 'a;b/run'", "a;b/run"),
+        ("sh a,b/run", "a,b/run"),
+        ("sh a=b/run", "a=b/run"),
+        ("RUN=a=b/run; sh $RUN", "a=b/run"),
+        ("PATH=$PWD/tools:$PATH; run", "tools/run"),
+        ("sh 'a$b/run'", "a$b/run"),
+        ("sh 'x$PWD'", "x$PWD"),
+        ("sh -- -x/run", "-x/run"),
+        ("sh " + "./" * 600 + "run", "run"),
+        ("sh /" + "WORK/run", "run"),
+        ("sh ~/work/tools/run", "tools/run"),
+        ("sh ~+/tools/run", "tools/run"),
+        ("cd /; sh ~-/tools/run", "tools/run"),
+        ('sh "$HOME/work/tools/run"', "tools/run"),
+        ('sh "${HOME}"/work/tools/run', "tools/run"),
+        ("cd ~/work/tools && sh run", "tools/run"),
+        ("RUN=~/work/tools/run; sh $RUN", "tools/run"),
+        ("sh ~/other/tools/run", "tools/run"),
+        ("sh link/../other/run", "deep/other/run"),
+        ("cd link/../other && sh run", "deep/other/run"),
+        ("cd link/../tools && sh run", "tools/run"),
+        ("env -C link/.. sh other/run", "deep/other/run"),
+        (f": {NESTED}; bash -c 'sh my\\ tools/run'", "my tools/run"),
+        ("node 'my tools/run'", "my tools/run.js"),
+        ("/usr/bin/python3 tools", "tools/__main__.py"),
         ("node tools/run", "tools/run.js"),
         ("node ./tools", "tools/index.js"),
         ("python3 -m tools.run", "tools/run.py"),
@@ -348,9 +398,13 @@ def test_named_script_belongs_to_content(work: Path, command: str) -> None:
     ],
 )
 def test_script_named_in_common_ways_belongs_to_content(
-    work: Path, command: str, name: str
+    work: Path, command: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(work / ".claude/settings.json", hook(command))
+    monkeypatch.setenv("HOME", str(work.parent))
+    (work.parent / "other").symlink_to(work)
+    (work / "deep/below").mkdir(parents=True)
+    (work / "link").symlink_to("deep/below")
+    write(work / ".claude/settings.json", hook(command.replace("WORK", str(work))))
     script = write(work / name, "true")
     write(work / "src/index.js", "")
     before = look(work)
