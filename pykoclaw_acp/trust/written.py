@@ -29,8 +29,9 @@ _OTHER: Final = re.compile(
 """What leaves no doubt where words and quotes begin and end."""
 # What is open for writing can be read there; `tee` may be another one.
 _DOUBTFUL: Final = re.compile(
-    r"/dev(?!/null\b|\w)|/proc\b|\bfd/|\bstd(?:out|err)\b|\btee\b|\bPATH\b"
+    r"(?i:/dev(?!/null\b|\w)|\bproc\b|\bfd\b|\bstd(?:out|err)\b)|\btee\b|\bPATH\b"
 )
+_QUOTES: Final = re.compile("[\"']")
 
 
 def without_written(command: str) -> str:
@@ -42,7 +43,7 @@ def without_written(command: str) -> str:
     at = 0
     while at < len(command):
         if found := _WRITTEN.match(command, at):
-            is_program = found["name"].rstrip("\"'").lower().endswith(KINDS)
+            is_program = _QUOTES.sub("", found["name"]).lower().endswith(KINDS)
             end = found.end() if is_program else found.start("name")
             kept.append(command[at:end])
             others.append(" ")
@@ -52,4 +53,5 @@ def without_written(command: str) -> str:
         else:
             return command
         at = found.end()
-    return command if _DOUBTFUL.search("".join(others)) else "".join(kept)
+    read = _QUOTES.sub("", "".join(others))
+    return command if _DOUBTFUL.search(read) else "".join(kept)

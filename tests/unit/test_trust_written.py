@@ -92,6 +92,12 @@ def test_file_only_written_changes_unasked(tmp_path: Path, command: str) -> None
         ">> hook.log sh /dev/stdout",
         "sh /proc/self/fd/3 3>> hook.log",
         "cd /dev; sh fd/1 >> hook.log",
+        "sh /de'v/f'd/3 3>> hook.log",
+        "sh /DEV/FD/3 3>> hook.log",  # where a file system takes it for the same
+        "cd /; cd dev/fd; sh 3 3>> hook.log",
+        "cd /; cd proc/self/'fd'; sh 3 3>> hook.log",
+        'cd "/pro"c; cd self; cd fd; sh 3 3>> hook.log',
+        't"e"e() (sh "$1"); echo | tee hook.log',
         'tee() (sh "$1"); echo | tee hook.log',
         "alias tee=sh; echo | tee hook.log",
         "PATH=./bin:$PATH; echo | tee hook.log",
@@ -113,6 +119,8 @@ def test_written_file_counts_elsewhere_than_in_shell(tmp_path: Path, more: dict[
     ("command", "name"),
     [
         ("echo date > made.sh; make", "made.sh"),
+        ("echo date > made.s'h'; make", "made.sh"),
+        ("echo date > \"made\".s'h'; make", "made.sh"),
         ("cd bin; date > hook.log", "bin/date"),
         ("cd bin; date | tee hook.log", "bin/tee"),
         ('./ru"n".sh > hook.log', "run.sh"),
