@@ -381,7 +381,7 @@ async def test_files_from_before_a_move_stay(
         await r.run(session, "say 1")
         await session.log.tell([ToolStarted("write", "Write", "a.txt", "edit")])
         old.rename(new)
-        await r.sessions.reopen(session, str(new), (), (), moved_from=str(old))
+        await r.sessions.reopen(session, str(new), (), ())
         elsewhere = Copies([str(tmp_path / "newer")])
         monkeypatch.setattr(session.requests, "rewind_files", elsewhere)
         plan = await rewinding(r).rewind(session, None, files=True, dry=True)
