@@ -250,7 +250,7 @@ def _state(summary: dict[str, Any], asks: Container[str]) -> str:
         return "background"
     if summary.get("elsewhere"):
         return "elsewhere"
-    return "open" if summary["promptedAt"] else "unused"
+    return "idle" if summary["promptedAt"] else "unused"
 
 
 def stop_waiting(session: str) -> None:

@@ -188,7 +188,7 @@ def test_ids_and_states_survive_narrow_terminal(
     lines = plain(screen).splitlines()
     assert all(len(line) <= columns for line in lines)
     assert [line.split()[0] for line in lines[-2:]] == ["01234567", "abcdefab"]
-    assert all("open" in line and "…" in line for line in lines[-2:])
+    assert all("idle" in line and "…" in line for line in lines[-2:])
     assert ("used" in lines[0]) is (columns > 30)
 
 
