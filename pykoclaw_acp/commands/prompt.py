@@ -69,6 +69,7 @@ def main(
     except KeyboardInterrupt:
         known = shlex.quote(session) if session else (view.session or "")[:8]
         how = f" {FOLLOW}{known}" if known else ""
+        view.end_line()
         terminal.complain(
             f"The command has ended. What runs, also in the background, continues.{how}"
         )
@@ -150,11 +151,15 @@ class _View:
             elif kind == "waits":
                 self.waits()
 
+    def end_line(self) -> None:
+        """Let the next message begin a line, whatever is shown before it."""
+
     def event(self, params: dict[str, Any]) -> None:
         """An event of the session."""
 
     def question(self, question: dict[str, Any]) -> None:
         """A permission request: show it, and say how it can be answered."""
+        self.end_line()
         how = f"Answer with: pykoclaw-acp approve {question['id'][:12]} OPTION\n"
         waits = terminal.shown("Claude waits for an answer.\n", "command")
         terminal.complain_text(
@@ -168,6 +173,7 @@ class _View:
 
     def waits(self) -> None:
         """The turn has ended, and the work that it has left is waited for."""
+        self.end_line()
         terminal.complain(WAITS)
 
     def ended(self, result: _Result) -> None:
@@ -182,11 +188,18 @@ class _Plain(_View):
         self._words = WordsOfClaude()
         self._shown = False
         self._newlines = ""  # held back, as the output ends with one
+        self._begun = False  # a line, on which a message would stand where both outputs are one
+
+    def end_line(self) -> None:
+        if self._begun:  # on standard error, as standard output has Claude's words alone
+            terminal.complain("")
+        self._begun = False
 
     def event(self, params: dict[str, Any]) -> None:
         if self._quiet:
             return
         if note(params["update"]) == "note":
+            self.end_line()
             terminal.complain(*params["update"]["content"]["text"].strip().splitlines())
         self._write(self._words.piece(params["update"]))
 
@@ -197,12 +210,13 @@ class _Plain(_View):
             self._write(result["text"])
         if self._shown:
             terminal.prose("\n")
+            self._begun = False
 
     def _write(self, text: str) -> None:
         rest = text.rstrip("\n")
         if rest:
             terminal.prose(self._newlines + rest)
-            self._shown, self._newlines = True, ""
+            self._shown, self._begun, self._newlines = True, True, ""
         self._newlines += text[len(rest) :]
 
 
@@ -226,16 +240,14 @@ class _Page(_View):
             self._shown = True
         self._page.show(params["update"])
 
+    def end_line(self) -> None:
+        self._page.end()
+
     def question(self, question: dict[str, Any]) -> None:
         if self._requests is None:
-            self._page.end()
             super().question(question)
         else:
             self._requests.asked(question)
-
-    def waits(self) -> None:
-        self._page.end()
-        super().waits()
 
     def settled(self, how: dict[str, Any]) -> None:
         if self._requests is not None:

@@ -95,7 +95,7 @@ async def test_prompt_waits_for_work_in_the_background(shared: Stack) -> None:
     assert result.out.startswith("It runs.\n")
     assert result.out.endswith("\nIt passed.\n")
     assert result.error == (
-        "Waiting for work in the background, and for what Claude says then."
+        "\nWaiting for work in the background, and for what Claude says then."
         " Ctrl-C ends the command only.\n"
     )
     agent = {"description": "look", "subagent_type": "claude", "prompt": script("text Eight.")}

@@ -132,6 +132,45 @@ def test_interrupted_command_names_session(
     assert "continues. Follow it: pykoclaw-acp attach 01234567\n" in told(None)
 
 
+def said(words: str, message: str) -> dict[str, Any]:
+    update = {
+        "sessionUpdate": "agent_message_chunk",
+        "messageId": message,
+        "content": {"type": "text", "text": words},
+    }
+    return {"method": "_pykoclaw.dev/event", "params": {"update": update, "turnId": "t"}}
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_message_begins_on_its_own_line(monkeypatch: pytest.MonkeyPatch, interrupted: bool) -> None:
+    def stream(_: str, **__: Any) -> Messages:
+        yield said("Writing.", "m1")
+        yield {"method": "_pykoclaw.dev/waits", "params": {}}
+        yield {"method": "_pykoclaw.dev/waits", "params": {}}
+        yield said("Written.", "m2")
+        if interrupted:
+            raise KeyboardInterrupt
+        return {"state": "done", "session": "s", "turnId": "t", "text": "", "error": None}
+
+    both, out = io.StringIO(), io.StringIO()
+
+    class Out(io.StringIO):
+        def write(self, text: str) -> int:
+            both.write(text)
+            return out.write(text)
+
+    monkeypatch.setattr(prompt, "stream", stream)
+    monkeypatch.setattr(sys, "stdout", Out())
+    monkeypatch.setattr(sys, "stderr", both)
+    prompt.main("s", "Hello.", detach=False, key=None, as_json=False)
+    waits, end = prompt.WAITS, "" if interrupted else "\n"
+    assert out.getvalue() == f"Writing.\n\nWritten.{end}"
+    shown = f"Writing.\n{waits}\n{waits}\n\n\nWritten.\n"
+    assert both.getvalue().startswith(shown)
+    ended = both.getvalue().removeprefix(shown)
+    assert ended.startswith("The command has ended.") if interrupted else ended == ""
+
+
 def test_detached_prompt_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = Daemon("done")
     monkeypatch.setattr(prompt, "stream", daemon.stream)
