@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, Final
 
 from pykoclaw_acp import terminal
@@ -29,6 +31,8 @@ def main(as_json: bool) -> None:
             raise DaemonNotRunning(
                 f"The daemon does not run: `serve --stdio` (pid {pid}) uses the data directory {where.data}."
             ) from None
+        if holder is None and (why := _unusable(where)):
+            raise DaemonNotRunning(f"No daemon runs, and none can start. {why}") from None
         raise
     if as_json:
         terminal.as_json(status)
@@ -41,6 +45,15 @@ def main(as_json: bool) -> None:
         terminal.line()
         pending = show.count(len(status["questions"]), "pending permission request")
         terminal.line(f"{pending}: see `pykoclaw-acp approve`.")
+
+
+def _unusable(where: places.Places) -> str:
+    """Why a daemon would not start with the database, as `doctor` says it; empty if it would."""
+    from pykoclaw_acp.doctor import checks, database, report
+
+    context = report.Context(places=where, environment=os.environ, home=Path.home())
+    (found,) = checks.examine(context, [database.database])
+    return found.advice if found.level == "problem" else ""
 
 
 def loop_lag(daemon: dict[str, Any]) -> str:

@@ -668,6 +668,21 @@ def test_commands_say_how_to_start_missing_daemon(asked: list[Any]) -> None:
         )
 
 
+def test_status_names_database_that_lets_none_start(
+    asked: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ANSWERS["status"] = front.NoDaemon("No daemon runs.")
+    monkeypatch.setenv("PYKOCLAW_DATA", str(tmp_path))
+    (tmp_path / "pykoclaw.db").write_bytes(os.urandom(20_000))
+    said = run("status")
+    assert said.exit_code == 3
+    assert said.stderr.startswith("pykoclaw-acp: No daemon runs, and none can start. The database ")
+    assert "is damaged" in said.stderr
+    assert "client starts it" not in said.stderr
+    as_json = run("status", "--json")
+    assert (as_json.exit_code, json.loads(as_json.stdout)) == (3, {"daemon": None})
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [
