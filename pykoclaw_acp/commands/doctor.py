@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 from pykoclaw_acp import terminal
+from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.config import dotenv, listing, loading, unknown
 from pykoclaw_acp.doctor import checks, report
@@ -35,7 +37,13 @@ def main(as_json: bool) -> int:
             if finding.advice:
                 terminal.write(terminal.shown(f"{' ' * indent}→ "))
                 terminal.write(terminal.wrapped(finding.advice, indent + 2, first=indent + 2))
+        terminal.line(_conclusion([finding.level for finding in findings]))
     return int(any(finding.level == "problem" for finding in findings))
+
+
+def _conclusion(levels: Sequence[report.Level]) -> str:
+    found = ((levels.count("problem"), "problem"), (levels.count("warning"), "warning"))
+    return ", ".join(show.count(*one) for one in found if one[0]) or "Everything is fine."
 
 
 def _context() -> report.Context:

@@ -848,13 +848,32 @@ def test_findings_are_columns_of_paragraphs(monkeypatch: pytest.MonkeyPatch) -> 
     assert result.exit_code == 1
     assert all(len(line) <= 60 for line in lines)
     first = [at for at, line in enumerate(lines) if not line.startswith(" ")]
-    assert [lines[at][:11] for at in first] == ["✓ one      ", "✗ another  "]
+    assert [lines[at][:11] for at in first] == ["✓ one      ", "✗ another  ", "1 problem"]
     advice = next(at for at, line in enumerate(lines) if line.startswith(" " * 11 + "→ Do this."))
     found_ill = lines[first[1] : advice]
     assert all(line[11:].startswith(("Found", "ill.")) for line in found_ill)
     assert len(found_ill) > 1
-    assert len(lines[advice:]) > 1
-    assert all(line.startswith(" " * 13) and line[13] != " " for line in lines[advice + 1 :])
+    advised = lines[advice + 1 : -1]
+    assert advised
+    assert all(line.startswith(" " * 13) and line[13] != " " for line in advised)
+
+
+@pytest.mark.parametrize(
+    ("levels", "said", "status"),
+    [
+        (["ok", "ok"], "Everything is fine.", 0),
+        (["ok", "warning", "warning"], "2 warnings", 0),
+        (["warning", "problem", "warning"], "1 problem, 2 warnings", 1),
+    ],
+)
+def test_doctor_ends_with_count_of_findings(
+    monkeypatch: pytest.MonkeyPatch, levels: list[Any], said: str, status: int
+) -> None:
+    found = [Finding("one", level, "Found.") for level in levels]
+    monkeypatch.setattr("pykoclaw_acp.doctor.checks.examine", lambda context, checks: found)
+    result = run("doctor")
+    assert (result.exit_code, result.stdout.splitlines()[-1]) == (status, said)
+    assert len(json.loads(run("doctor", "--json").stdout)) == len(levels)
 
 
 def test_the_manual_page_is_of_this_version() -> None:
