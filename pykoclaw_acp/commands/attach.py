@@ -46,6 +46,7 @@ _REFUSED: Final = re.compile(r"(?:n|no)(?:[\s,.:;]+(?P<reason>.*))?", re.DOTALL 
 # Where any text is an answer, fewer lines are a refusal.
 _ANSWER_REFUSED: Final = re.compile(r"n(?:\s+(?P<reason>because\b.*))?", re.DOTALL | re.IGNORECASE)
 ECHOED: Final = 40  # characters of a line that is not understood
+_BETWEEN: Final = "Put ; between the answers to two questions."
 LONGEST_LINE: Final = 64 * 1024  # bytes; a terminal's own limit is lower
 
 
@@ -175,13 +176,15 @@ class PendingRequests:
             reason = (refused["reason"] or "").strip()
             return self._decide(question["id"], "deny", **({"reason": reason} if reason else {}))
         unseen = question["id"] in self._unseen
-        decision = None if asks and not unseen else _TYPED.get(typed.lower())
+        decision = _TYPED.get(typed.lower())
+        if asks and not (unseen and decision == "view"):
+            decision = None
         if decision == "view":
             self._screen.page(rendered(question))
             self._unseen.discard(question["id"])
         elif decision not in (None, *_offered(question)) or (decision is None and not asks):
-            keys, said = "; ".join(self._keys(question)), typed[:ECHOED]
-            self._page.note(f"  “{said}” is none of the keys here: [{keys}]", fg="red")
+            keys = ", ".join(one.partition(":")[0] for one in self._keys(question))
+            self._page.note(f"  “{typed[:ECHOED]}” is none of the keys here: {keys}", fg="red")
         elif unseen:
             self._page.note(f"  View the whole request first: {LOOK} and Enter.", fg="red")
         elif asks:
@@ -189,8 +192,7 @@ class PendingRequests:
             answers = [one.strip() for one in (typed.split(";") if count > 1 else [typed])]
             if len(answers) == count and any(answers):
                 return self._decide(question["id"], "allow_once", answers=answers)
-            keys = "; ".join(self._keys(question))
-            self._page.note(f"  Not answered: Claude asks {count} questions. [{keys}]", fg="red")
+            self._page.note(f"  Not answered: Claude asks {count} questions. {_BETWEEN}", fg="red")
         elif decision is not None:
             return self._decide(question["id"], decision)
         return False
@@ -215,8 +217,12 @@ class PendingRequests:
     def _expect(self, question: dict[str, Any]) -> None:
         """Show how to answer the request, which the next line is for."""
         self._current = question["id"]
-        keys = "; ".join(self._keys(question))
-        self._page.note(f"  ({_short(question['id'])})  [{keys}]", fg="yellow")
+        lines = [f"  ({_short(question['id'])})", *(f"    {key}" for key in self._keys(question))]
+        self._page.block(
+            joined(
+                part for one in lines for part in (shown(one, fg="yellow"), shown("\n", "command"))
+            )
+        )
 
     def _keys(self, question: dict[str, Any]) -> list[str]:
         """What can be typed, and what it means."""
@@ -228,8 +234,9 @@ class PendingRequests:
             keys.append(f"{KEYS['deny']} because …: with {why}")
         if question.get("questions"):
             several = len(question["questions"]) > 1
-            how = "answers, in order, with ; between two questions" if several else "answer"
-            keys.insert(0, f"type the {how}")
+            keys.insert(
+                0, f"Type the answers, in order. {_BETWEEN}" if several else "Type the answer."
+            )
         if question["id"] in self._unseen:
             lines = rendered(question).count("\n")
             keys.insert(0, f"{LOOK}: view all {lines} lines, which comes first")

@@ -284,7 +284,7 @@ async def test_question_is_answered_in_the_terminal(stack: Stack) -> None:
             seen.extend(os.read(ours, 65536))
         return words in seen
 
-    await eventually(lambda: saw(b"[y:"))
+    await eventually(lambda: saw(b"y: Allow once"))
     os.write(ours, b"y\n")
     await eventually(lambda: saw(b"Made."))
     assert await asyncio.wait_for(process.wait(), 60) == 0

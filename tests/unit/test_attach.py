@@ -21,7 +21,11 @@ from pykoclaw_acp.front import resuming
 from pykoclaw_acp.terminal import Shown
 from tests.waiting import eventually_sync
 
-KEYS = "y: allow; n: deny; n because …: with the reason, for Claude"
+KEYS = """\
+    y: allow
+    n: deny
+    n because …: with the reason, for Claude
+"""
 NOT_PENDING = "This permission request is no longer pending."
 
 
@@ -121,17 +125,18 @@ def test_next_question_is_reshown_at_its_turn(attached: Attached) -> None:
     attached.requests.asked(asked("q2"))
     assert "(q2)  comes after (q1)" in attached.written
     attached.requests.answer("y\n")
-    assert attached.written.endswith(f"Allowed.\n? Title of q2\n  (q2)  [{KEYS}]\n")
+    assert attached.written.endswith(f"Allowed.\n? Title of q2\n  (q2)\n{KEYS}")
     attached.requests.settled("q1")
     attached.requests.answer("y\n")
     assert attached.decided == [("q1", "allow_once"), ("q2", "allow_once")]
 
 
 @pytest.mark.parametrize("line", ["z", "Blue", "allow", "yes please", "not sure", "b" * 9000])
-def test_line_that_is_no_key_shows_keys(attached: Attached, line: str) -> None:
+def test_line_that_is_no_key_names_keys(attached: Attached, line: str) -> None:
     attached.requests.asked(asked("q1"))
     attached.requests.answer(f"{line}\n")
-    assert attached.written.endswith(f"  “{line[:40]}” is none of the keys here: [{KEYS}]\n")
+    said = f"  “{line[:40]}” is none of the keys here: y, n, n because …\n"
+    assert attached.written.endswith(f"  (q1)\n{KEYS}{said}")
     assert attached.decided == []
     attached.requests.answer(" Yes \n")
     assert attached.decided == [("q1", "allow_once")]
@@ -156,7 +161,7 @@ def test_what_follows_n_is_the_reason(attached: Attached, line: str, reason: str
 
 def test_plan_is_sent_back_with_changes(attached: Attached) -> None:
     attached.requests.asked(asked("q1", tool="ExitPlanMode"))
-    assert "n because …: with what to change in the plan]" in attached.written
+    assert "n because …: with what to change in the plan\n" in attached.written
     attached.requests.answer("n because the tests come first\n")
     assert attached.reasons == ["because the tests come first"]
 
@@ -164,7 +169,7 @@ def test_plan_is_sent_back_with_changes(attached: Attached) -> None:
 def test_lasting_key_works_where_it_is_offered(attached: Attached) -> None:
     offered = {"allow_once": "Allow once", "allow_lasting": "Always here", "deny": "Reject"}
     attached.requests.asked(asked("q1", choices=offered))
-    assert "y: Allow once; l: Always here; n: Reject" in attached.written
+    assert "    y: Allow once\n    l: Always here\n    n: Reject\n" in attached.written
     attached.requests.answer("l\n")
     attached.requests.asked(asked("q2", choices={"allow_once": "Allow once", "deny": "Reject"}))
     attached.requests.answer("l\n")
@@ -186,8 +191,9 @@ def test_label_that_is_a_key_is_an_answer(attached: Attached) -> None:
         which = {"question": "Which?", "options": [{"label": "Y"}, {"label": label}]}
         attached.requests.asked(asked(name, questions=[which], choices={"deny": "Decline"}))
         attached.requests.answer(f"{label}\n")
-    assert "(q1)  [type the answer; n: Decline; n because …" in attached.written
-    assert "(q2)  [type the answer; n because …" in attached.written
+    how = "    Type the answer.\n"
+    assert f"(q1)\n{how}    n: Decline\n    n because …" in attached.written
+    assert f"(q2)\n{how}    n because …" in attached.written
     attached.requests.asked(asked("q3", questions=[which], choices={"deny": "Decline"}))
     attached.requests.answer("N\n")
     assert attached.decided == [("q1", "allow_once"), ("q2", "allow_once"), ("q3", "deny")]
@@ -197,12 +203,13 @@ def test_label_that_is_a_key_is_an_answer(attached: Attached) -> None:
 def test_several_questions_take_as_many_answers(attached: Attached) -> None:
     which = [{"question": "Which?"}, {"question": "How many?"}]
     attached.requests.asked(asked("q1", questions=which, choices={"deny": "Decline"}))
-    how = "[type the answers, in order, with ; between two questions; n: Decline"
-    assert f"(q1)  {how}" in attached.written
+    between = "Put ; between the answers to two questions."
+    how = f"Type the answers, in order. {between}"
+    assert f"(q1)\n    {how}\n    n: Decline" in attached.written
     for line in ("Blue", "Blue; 2; 3", ";"):
         attached.requests.answer(f"{line}\n")
-        said = attached.written.splitlines()[-1]
-        assert said.startswith(f"  Not answered: Claude asks 2 questions. {how}")
+        said = f"  Not answered: Claude asks 2 questions. {between}\n"
+        assert attached.written.endswith(said)
     assert attached.decided == []
     attached.requests.answer("Blue; 2\n")
     attached.requests.asked(asked("q2", questions=which[:1], choices={"deny": "Decline"}))

@@ -412,10 +412,10 @@ def question_of_claude(*multiple: bool) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("multiple", "how", "flags", "typed"),
     [
-        ([False], "a label, or text.", "--answer TEXT: answer", "type the answer; n: Decline"),
-        ([True], "a label, several with commas, or text.", "--answer TEXT: answer", "type the answer; n"),
+        ([False], "a label, or text.", "--answer TEXT: answer", "Type the answer"),
+        ([True], "a label, several with commas, or text.", "--answer TEXT: answer", "Type the answer"),
         ([False, True], "a label, several with commas, or text, for each of the 2 questions.",
-         "--answer TEXT --answer TEXT: answer", "type the answers, in order, with ; between two questions; n"),
+         "--answer TEXT --answer TEXT: answer", "Type the answers"),
     ],
 )  # fmt: skip
 def test_a_question_names_what_answers_it(
@@ -429,7 +429,7 @@ def test_a_question_names_what_answers_it(
     assert "--always" not in shown
     written: list[str] = []
     attach.PendingRequests(TranscriptPrinter(written.append), attach.Screen()).asked(question)
-    assert f"[{typed}" in "".join(written)
+    assert f"    {typed}" in "".join(written)
 
 
 def test_a_key_that_is_not_offered_decides_nothing(daemon: list[Any]) -> None:
@@ -438,15 +438,18 @@ def test_a_key_that_is_not_offered_decides_nothing(daemon: list[Any]) -> None:
     requests.asked(told(asked("Bash", HIDING)))
     requests.answer("a\n")
     assert daemon == []
-    assert "“a” is none of the keys here: [y: Allow once; n: Reject; n because" in written[-1]
+    assert "“a” is none of the keys here: y, n, n because" in written[-1]
 
 
 def test_refusal_of_trust_promises_no_reason(daemon: list[Any]) -> None:
     written: list[str] = []
     trust = workspace_words.request("t", [Workspace("/w", "c", ("hook at Stop: x",))])
-    attach.PendingRequests(TranscriptPrinter(written.append), attach.Screen()).asked(told(trust))
+    requests = attach.PendingRequests(TranscriptPrinter(written.append), attach.Screen())
+    requests.asked(told(trust))
     assert daemon == []
-    assert "n: Refuse: do not send the prompt]" in "".join(written)
+    assert "n: Refuse: do not send the prompt\n" in click.unstyle("".join(written))
+    requests.answer("x\n")
+    assert "is none of the keys here: y, a, n\n" in click.unstyle(written[-1])
 
 
 def test_trust_answer_prints_outcome_told_by_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
