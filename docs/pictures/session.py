@@ -175,7 +175,8 @@ def plan_path(home: Path) -> str:
 
 def without_script(output: str) -> str:
     """The output without the scripts that the prompts contain."""
-    return re.sub(r"^\[\[script\n.*?^\]\]\n", "", output, flags=re.DOTALL | re.MULTILINE)
+    output = re.sub(r"^\[\[script\n.*?^\]\]\n", "", output, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r" \[\[script [^\n]*? \]\](?=”)", "", output)
 
 
 def without_script_in_page(page: str) -> str:

@@ -15,6 +15,7 @@ from pykoclaw_acp.commands import settlement_words
 from pykoclaw_acp.commands.approve import DONE, decide
 from pykoclaw_acp.commands.daemon import ask, follow_live
 from pykoclaw_acp.commands.permission_request import choices, is_plan, rendered, tells_why
+from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.protocol.control.decisions import OperatorDecision
@@ -45,9 +46,10 @@ _TYPED: Final[dict[str, OperatorDecision | Literal["view"]]] = {
 _REFUSED: Final = re.compile(r"(?:n|no)(?:[\s,.:;]+(?P<reason>.*))?", re.DOTALL | re.IGNORECASE)
 # Where any text is an answer, fewer lines are a refusal.
 _ANSWER_REFUSED: Final = re.compile(r"n(?:\s+(?P<reason>because\b.*))?", re.DOTALL | re.IGNORECASE)
-ECHOED: Final = 40  # characters of a line that is not understood
 _BETWEEN: Final = "Put ; between the answers to two questions."
+ECHOED: Final = 40  # characters of a line that is not understood
 LONGEST_LINE: Final = 64 * 1024  # bytes; a terminal's own limit is lower
+PASTED: Final = 0.05  # s within which the lines of a pasted text come; nobody types as fast
 
 
 class Screen:
@@ -79,14 +81,16 @@ class Screen:
 
 class PendingRequests:
     """Pending permission requests, oldest first; one thread shows them, another reads the answers.
+    `otherwise`: what to do with text that is no answer, said where nothing is asked.
 
-    A typed line answers the request whose keys were shown last. The next one's are shown when that is
-    settled; what was typed for it until then is dropped. A request longer than the terminal must be
-    viewed in a pager before it can be allowed.
+    A typed line, or a pasted text of several, answers the request whose keys were shown last. The next
+    one's are shown when that is settled; what was typed for it until then is dropped. A request longer
+    than the terminal must be viewed in a pager before it can be allowed.
     """
 
-    def __init__(self, page: TranscriptPrinter, screen: Screen) -> None:
+    def __init__(self, page: TranscriptPrinter, screen: Screen, otherwise: str = "") -> None:
         self._page = page
+        self._otherwise = otherwise
         self._screen = screen
         self._lock = threading.RLock()
         self._open: dict[str, dict[str, Any]] = {}
@@ -141,10 +145,12 @@ class PendingRequests:
         with self._lock:
             if not select.select([sys.stdin], [], [], 0)[0]:
                 return True  # it was dropped
-            line = os.read(sys.stdin.fileno(), LONGEST_LINE)
+            lines = [os.read(sys.stdin.fileno(), LONGEST_LINE)]
+            while lines[-1] and select.select([sys.stdin], [], [], PASTED)[0]:
+                lines.append(os.read(sys.stdin.fileno(), LONGEST_LINE))
             question = self._expected()
-        self._take(line.decode(errors="replace"), question)
-        return bool(line)
+        self._take(b"".join(lines).decode(errors="replace"), question)
+        return bool(lines[-1])
 
     def answer(self, line: str) -> None:
         """Take a line as an answer. Answers to several questions are separated by semicolons."""
@@ -156,6 +162,8 @@ class PendingRequests:
 
     def _take(self, line: str, question: dict[str, Any] | None) -> None:
         if question is None:
+            if line.strip():
+                self._page.note(f"Nothing is asked now.{self._otherwise}", fg="yellow")
             return
         over = self._answer(line, question)
         with self._lock:
@@ -271,10 +279,16 @@ def _short(question_id: str | None) -> str:
 
 def main(session: str, turns: int = TURNS) -> None:
     """Follow until the session is closed, or until Ctrl-C, which only detaches."""
-    session = ask("sessions/show", session=session)["summary"]["id"]
+    summary = ask("sessions/show", session=session)["summary"]
+    session = summary["id"]
     screen = Screen()
     page = TranscriptPrinter(screen.write, outputs=True)
-    requests = PendingRequests(page, screen)
+    prompts = f"To prompt: pykoclaw-acp prompt {session[:8]} TEXT"
+    requests = PendingRequests(page, screen, f" {prompts}")
+    name = one_line(summary["title"], summary["conversation"])
+    state = "busy" if summary["busy"] else "idle"
+    for line in (f"Following “{name}” ({state}). Ctrl-C leaves.", prompts):
+        page.note(line, fg="yellow")
     interactive = sys.stdin is not None and sys.stdin.isatty()
     if interactive:
         threading.Thread(target=read_answers, args=(requests,), daemon=True).start()
@@ -288,7 +302,7 @@ def main(session: str, turns: int = TURNS) -> None:
             elif kind == "settled":
                 requests.settled(params["id"], params)
     except KeyboardInterrupt:
-        page.note("Detached. A running turn continues.")
+        page.note("Detached. Nothing was stopped.")
     finally:
         page.end()
 

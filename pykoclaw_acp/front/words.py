@@ -33,7 +33,7 @@ FOR_PEOPLE: Final = (
     "  In a client's settings      command: pykoclaw-acp (no arguments)",
     "  pykoclaw-acp demo           see it work, without an account",
     "  pykoclaw-acp doctor         check the installation",
-    "  pykoclaw-acp sessions list  conversations so far; `attach` and `prompt` go on with one",
+    "  pykoclaw-acp sessions list  conversations so far; `prompt` goes on with one, `attach` follows it",
     "  pykoclaw-acp --help         all commands",
 )
 

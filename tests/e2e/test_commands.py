@@ -141,6 +141,7 @@ async def test_terminal_is_told_what_program_is_for(stack: Stack) -> None:
     assert process.returncode == 2
     said = error.decode()
     assert "there is nothing to type here" in said
+    assert "`prompt` goes on with one, `attach` follows it" in said
     assert "pykoclaw-acp --help" in said
     assert stack.daemon_pid() is None
 
@@ -322,7 +323,7 @@ async def test_session_is_followed_across_daemon_restart(stack: Stack) -> None:
     out, error = await asyncio.wait_for(follower.communicate(), 30)
     assert (follower.returncode, error) == (0, b"")
     assert b"Detached" in out
-    assert seen.count(b"One.") == 2  # in the prompt and in the answer
+    assert seen.count(b"One.") == 3  # in the title, in the prompt and in the answer
     assert not running.done()
     client.cancel(session)
     await client.answer(running)

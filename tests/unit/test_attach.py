@@ -54,7 +54,8 @@ class Attached:
     def ask(self, method: str, **params: Any) -> Any:
         question = params.get("question", "")
         if method == "sessions/show":
-            return {"summary": {"id": "s"}}
+            return {"summary": {"id": "0123456789", "title": "My title", "busy": False,
+                                "conversation": "acp-s"}}  # fmt: skip
         if method == "questions/list":
             return [] if question in self.over else [asked(question)]
         self.before_answer()
@@ -105,6 +106,57 @@ def attached(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attached]:
         monkeypatch.setattr(sys, "stdin", stdin)
         yield made
     os.close(made.keyboard)
+
+
+def test_pasted_lines_are_one_reason(attached: Attached) -> None:
+    """The last of them is a key, which would allow what is asked next."""
+    attached.requests.asked(asked("q1"))
+    attached.requests.asked(asked("q2"))
+    attached.type("n please do it\nin another way\ny\n")
+    attached.read()
+    assert attached.decided == [("q1", "deny")]
+    assert attached.reasons == ["please do it\nin another way\ny"]
+    attached.type("n\n")
+    attached.read()
+    assert attached.decided[1:] == [("q2", "deny")]
+
+
+def test_pasted_keys_allow_nothing(attached: Attached) -> None:
+    attached.requests.asked(asked("q1"))
+    attached.type("y\ny\n")
+    attached.read()
+    assert attached.decided == []
+    assert "is none of the keys here" in attached.written
+
+
+def test_text_while_nothing_is_asked_is_refused(attached: Attached) -> None:
+    page, screen = TranscriptPrinter(attached.write), attach.Screen()
+    requests = attach.PendingRequests(page, screen, " To prompt: so.")
+    requests.answer(" \n")
+    assert attached.written == ""
+    requests.answer("can I type here?\n")
+    assert attached.written == "Nothing is asked now. To prompt: so.\n"
+
+
+@pytest.mark.parametrize(("busy", "state"), [(False, "idle"), (True, "busy")])
+def test_first_and_last_line_are_true(
+    attached: Attached, monkeypatch: pytest.MonkeyPatch, busy: bool, state: str
+) -> None:
+    def follow_live(*_: Any, **__: Any) -> Iterator[dict[str, Any]]:
+        yield from ()
+        raise KeyboardInterrupt
+
+    summary = {"id": "0123456789", "title": None, "conversation": "acp-s", "busy": busy}
+    monkeypatch.setattr(attach, "ask", lambda *_, **__: {"summary": summary})
+    monkeypatch.setattr(attach, "follow_live", follow_live)
+    monkeypatch.setattr(attach, "read_answers", lambda *_: None)
+    monkeypatch.setattr(terminal, "write", lambda text, **_: attached.write(text))
+    attach.main("my session")
+    assert attached.written == (
+        f"Following “acp-s” ({state}). Ctrl-C leaves.\n"
+        "To prompt: pykoclaw-acp prompt 01234567 TEXT\n"
+        "Detached. Nothing was stopped.\n"
+    )
 
 
 def test_half_typed_answer_counts_for_no_other_question(attached: Attached) -> None:
