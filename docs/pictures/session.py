@@ -152,7 +152,7 @@ def play(
         [*PROGRAM, "prompt", "--detach", session, script],
         env=environ, cwd=project, capture_output=True, check=True,
     )  # fmt: skip
-    for asked, answer in enumerate(("y", "Good day", "y", "y"), start=1):
+    for asked, answer in enumerate(("y", "2", "y", "y"), start=1):
         shown.until("n because …: ", times=asked)  # the last key of each request
         shown.type(answer)
     shown.until("It greets politely now.")

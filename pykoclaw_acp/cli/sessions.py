@@ -181,9 +181,9 @@ def attach(session: str) -> None:
     session), l (always allow in the directory), f (approve a plan and return to the mode used before
     planning) or n (deny), as far as they are offered, then Enter. What follows n, as in `n because …`,
     is told to Claude. v shows a request that is longer than the screen; it must be viewed before it can
-    be allowed. A question that Claude asks is answered by typing the answer; separate the answers to
-    several questions with ;. As long as a terminal is attached, the away policy of the session does not
-    apply.
+    be allowed. A question that Claude asks is answered by typing the answer, or the numbers of choices;
+    separate the answers to several questions with ;. Lines that are pasted are one answer. As long as a
+    terminal is attached, the away policy of the session does not apply.
     """
     from pykoclaw_acp.commands import attach as command
 
@@ -232,7 +232,7 @@ def rewind(session: str, message: str | None, no_files: bool, dry_run: bool, sur
     "answers",
     metavar="TEXT",
     multiple=True,
-    help="Answer to a question that Claude asks; repeat in the order of the questions.",
+    help="Answer to a question that Claude asks, or the number of a choice; repeat in the order of the questions.",
 )
 @JSON
 def approve(

@@ -61,7 +61,7 @@ def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
     if asked:
         several = ", several with commas" if any(one.get("multiple") for one in asked) else ""
         each = f", for each of the {len(asked)} questions" if len(asked) > 1 else ""
-        yield (shown(f"  To answer: a label{several}, or text{each}."),)
+        yield (shown(f"  To answer: a label or its number{several}, or text{each}."),)
         return
     if arguments is not None and (not content or not question.get("tool")):  # an older worker
         yield from quoted(json.dumps(arguments, indent=2, ensure_ascii=False))

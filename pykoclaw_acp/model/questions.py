@@ -62,6 +62,18 @@ def answers(asked: Sequence[Question], given: Sequence[str]) -> dict[str, str]:
     return {one.question: text.strip() for one, text in pairs if text.strip()}
 
 
+def by_number(one: Question, text: str) -> str:
+    """An answer that gives choices by their numbers, as `described` shows them, with their labels
+    instead; any other answer as it is. A label that is a number counts as a label.
+    """
+    labels = {str(number): it.label for number, it in enumerate(one.options, 1)}
+    given = dict.fromkeys(part.strip() for part in text.split(","))
+    numbers = given.keys() <= labels.keys() and given.keys().isdisjoint(labels.values())
+    if numbers and (one.multiple or len(given) == 1):
+        return joined([labels[number] for number in given])
+    return text
+
+
 def joined(labels: Sequence[str]) -> str:
     """Several choices as one answer, as Claude expects it."""
     return ", ".join(labels)
@@ -74,16 +86,16 @@ def described(asked: Sequence[Question]) -> str:
 
 def _described(one: Question) -> str:
     several = " (several are possible)" if one.multiple else ""
-    choices = "".join(map(_choice, one.options)).rstrip()
+    choices = "".join(_choice(f"{at}. ", it) for at, it in enumerate(one.options, 1)).rstrip()
     first = f"**{neutral(one.question, 'prose')}**{several}"
     return f"{first}\n\n{choices}" if choices else first
 
 
-def _choice(one: QuestionOption) -> str:
-    words = f"- {neutral(one.label)}" + (f": {neutral(one.description)}" if one.description else "")
+def _choice(mark: str, one: QuestionOption) -> str:
+    words = mark + neutral(one.label) + (f": {neutral(one.description)}" if one.description else "")
     if not one.preview:
         return f"{words}\n"
-    return f"{words}\n\n{indent(_preview(one.preview), '  ')}\n\n"
+    return f"{words}\n\n{indent(_preview(one.preview), ' ' * len(mark))}\n\n"
 
 
 def _preview(text: str) -> str:

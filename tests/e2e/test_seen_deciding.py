@@ -258,7 +258,7 @@ async def test_previews_reach_clients_with_and_without_forms(stack: Stack) -> No
     assert choices[0]["_meta"] == {"_claude/askUserQuestionOption": {"preview": preview}}
     await other.load(session, stack.work)
     await other.until(lambda: other.questions)
-    below = "- Boxes\n\n  ```\n  +---+\n  | a |\n  +---+\n  ```\n\n- Lines"
+    below = "1. Boxes\n\n   ```\n   +---+\n   | a |\n   +---+\n   ```\n\n2. Lines"
     (call,) = other.of(session, "tool_call")
     for shown in (call, other.questions[0]["params"]["toolCall"]):
         assert below in shown["content"][0]["content"]["text"]

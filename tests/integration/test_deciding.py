@@ -387,7 +387,7 @@ async def test_client_that_approves_by_itself_answers_no_question(tmp_path: Path
         wire.send({"id": asked["id"], "result": {"outcome": choice(first["optionId"])}})
         (answer,) = await eventually(lambda: answers)
         assert (answer.decision, answer.content) == ("decline", None)
-        assert "- Large" in wire.text()
+        assert "2. Large" in wire.text()
         await end(r, wire)
 
 

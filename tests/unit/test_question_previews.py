@@ -40,7 +40,7 @@ def test_form_has_previews_where_clients_look() -> None:
 
 def test_preview_stands_below_its_choice() -> None:
     asked = request("+---+\n|   |\n\n+---+", "")
-    shown = "- L0\n\n  ```\n  +---+\n  |   |\n\n  +---+\n  ```\n\n- L1"
+    shown = "1. L0\n\n   ```\n   +---+\n   |   |\n\n   +---+\n   ```\n\n2. L1"
     params = poll("session", asked, 0, chat_first=False)
     for text in (
         questions.described(asked.questions),
@@ -53,8 +53,8 @@ def test_preview_stands_below_its_choice() -> None:
 def test_preview_in_markdown_stays_markdown() -> None:
     asked = request("**New:**\n```ts\nlet a\n```", "it\n```\nends not")
     text = questions.described(asked.questions)
-    assert "- L0\n\n  **New:**\n  ```ts\n  let a\n  ```\n\n- L1" in text
-    assert text.endswith("- L1\n\n  it\n  ```\n  ends not\n  ```")
+    assert "1. L0\n\n   **New:**\n   ```ts\n   let a\n   ```\n\n2. L1" in text
+    assert text.endswith("2. L1\n\n   it\n   ```\n   ends not\n   ```")
 
 
 def test_long_preview_is_cut_with_mark() -> None:

@@ -412,9 +412,9 @@ def question_of_claude(*multiple: bool) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("multiple", "how", "flags", "typed"),
     [
-        ([False], "a label, or text.", "--answer TEXT: answer", "Type the answer"),
-        ([True], "a label, several with commas, or text.", "--answer TEXT: answer", "Type the answer"),
-        ([False, True], "a label, several with commas, or text, for each of the 2 questions.",
+        ([False], "a label or its number, or text.", "--answer TEXT: answer", "Type the answer"),
+        ([True], "a label or its number, several with commas, or text.", "--answer TEXT: answer", "Type the answer"),
+        ([False, True], "a label or its number, several with commas, or text, for each of the 2 questions.",
          "--answer TEXT --answer TEXT: answer", "Type the answers"),
     ],
 )  # fmt: skip

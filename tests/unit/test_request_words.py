@@ -16,6 +16,7 @@ from pykoclaw_acp.model.questions import Question, QuestionOption, described
 from pykoclaw_acp.protocol.control.following import QuestionNotification
 from pykoclaw_acp.server.command_client import whole
 from pykoclaw_acp.sessions.permissions import words
+from pykoclaw_acp.sessions.permissions.decisions import by_operator
 
 CALL = PermissionRequest(
     epoch=1,
@@ -55,9 +56,35 @@ def told(request: PermissionRequest) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
+    ("multiple", "given", "answer"),
+    [
+        (False, "2", "B"),
+        (False, "B", "B"),
+        (False, "1,2", "1,2"),
+        (True, "1, 2", "A, B"),
+        (True, "2,2", "B"),
+        (True, "A, 2", "A, 2"),
+        (False, "3", "3"),
+        (False, "1 of each", "1 of each"),
+    ],
+)
+def test_number_of_a_choice_answers_with_label(multiple: bool, given: str, answer: str) -> None:
+    request = replace(ASKS, questions=(replace(WHICH, multiple=multiple),))
+    decided = by_operator(request, "allow_once", "cli", given=[given])
+    assert decided.content == {"answers": {"Which?": answer}}
+
+
+def test_label_that_is_number_is_no_place() -> None:
+    how_many = Question("How many?", options=(QuestionOption("2"), QuestionOption("1")))
+    request = replace(ASKS, questions=(WHICH, how_many))
+    decided = by_operator(request, "allow_once", "cli", given=["2", "2"])
+    assert decided.content == {"answers": {"Which?": "B", "How many?": "2"}}
+
+
+@pytest.mark.parametrize(
     ("request_", "shown", "options"),
     [
-        (ASKS, "  │ - A: the first", ["--answer TEXT: answer", "--deny: Decline"]),
+        (ASKS, "  │ 1. A: the first", ["--answer TEXT: answer", "--deny: Decline"]),
         (
             RULED,
             "  │   git push",

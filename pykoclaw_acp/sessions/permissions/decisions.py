@@ -90,7 +90,8 @@ def by_operator(
     if option == REJECT_ONCE:
         return Decision(RequestOutcome.DECLINE, by=by, content=said)
     if request.questions:
-        answered = questions.answers(request.questions, given)
+        chosen = map(questions.by_number, request.questions, given)
+        answered = questions.answers(request.questions, list(chosen))
         if len(given) != len(request.questions) or not answered:
             raise InvalidParams(_how_to_answer(len(request.questions)))
         return Decision(RequestOutcome.ACCEPT, by=by, content={questions.ANSWERS: answered})
