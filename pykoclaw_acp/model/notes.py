@@ -9,7 +9,7 @@ from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.neutral import neutral
 
 CANCELLED: Final = "Cancelled."
-NOT_SENT: Final = "Cancelled before it was sent to Claude."
+NOT_SENT: Final = "Cancelled before it was sent to Claude"
 
 
 def ended(turn_id: str, outcome: Outcome) -> list[Event]:
@@ -28,9 +28,13 @@ def cancelled(turn_id: str) -> list[Event]:
     return [note_event(f"{turn_id}-cancelled", CANCELLED)]
 
 
-def not_sent(turn_id: str) -> list[Event]:
-    """Says that a prompt was cancelled that waited for its turn."""
-    return [note_event(f"{turn_id}-cancelled", NOT_SENT)]
+def not_sent(turn_id: str, words: str = "") -> list[Event]:
+    """Says that a prompt was cancelled that waited for its turn. `words`: how it begins, for who
+    reads this below the answer of another one.
+    """
+    return [
+        note_event(f"{turn_id}-cancelled", f"{NOT_SENT}: “{words}”" if words else f"{NOT_SENT}.")
+    ]
 
 
 def joined(message_id: str) -> list[Event]:

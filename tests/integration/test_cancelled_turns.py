@@ -26,6 +26,11 @@ SAID = "\n\nCancelled.\n\n"
 NOT_SENT = "\n\nCancelled before it was sent to Claude.\n\n"
 
 
+def not_sent(words: str) -> str:
+    """Of a prompt below whose words other turns may stand."""
+    return f"\n\nCancelled before it was sent to Claude: “{words}”\n\n"
+
+
 def said(wire: Wire) -> list[Any]:
     """What a client is told of prompts, in order."""
     return [
@@ -43,13 +48,13 @@ async def test_cancelled_turns_say_so_once(tmp_path: Path) -> None:
         wire.send({"method": "session/cancel", "params": {"sessionId": session}})
         for one in (running, waiting):
             assert (await wire.answer(one))["result"]["stopReason"] == "cancelled"
-        assert said(wire) == [SAID, NOT_SENT]
+        assert said(wire) == [SAID, not_sent("say 1")]
         told = [one for one in wire.updates() if one.get("content", {}).get("text") in said(wire)]
         assert {one["_meta"]["pykoclaw.dev/note"] for one in told} == {"note"}
         ids = [one["messageId"] for one in told]
         wire.lines.clear()
         await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
-        assert said(wire) == ["hang", SAID, "say 1", NOT_SENT]
+        assert said(wire) == ["hang", SAID, "say 1", not_sent("say 1")]
         notes = [one for one in wire.updates() if "pykoclaw.dev/note" in one["_meta"]]
         assert [one["messageId"] for one in notes] == ids
 
@@ -71,8 +76,8 @@ async def test_words_on_cancelled_prompt_precede_its_response(
         texts = [one for one in wire.lines if "id" in one or "content" in one["params"]["update"]]
         shown = [one.get("id") or one["params"]["update"]["content"]["text"] for one in texts]
         assert shown.index(SAID) < shown.index(running)
-        assert shown.index(NOT_SENT) < shown.index(waiting) < shown.index(last)
-        assert shown.index(NOT_SENT) < shown.index("0 ")
+        assert shown.index(not_sent("waits")) < shown.index(waiting) < shown.index(last)
+        assert shown.index(not_sent("waits")) < shown.index("0 ")
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
@@ -87,7 +92,7 @@ async def test_cancelled_prompts_words_outlive_the_daemon(
     worker.say(worker.event(turn.turn_id, "one "), worker.ended(turn.turn_id))
     told = await after_restart(tmp_path, session.id, r if goes_on else None)
     assert told[0] == "hang"
-    assert told[-2:] == ["waits", NOT_SENT]
+    assert told[-2:] == ["waits", not_sent("waits")]
     assert ("one " in told) is goes_on
     assert await after_restart(tmp_path, session.id) == told  # and once only
 
@@ -121,10 +126,10 @@ async def test_waiting_prompts_words_do_not_cut_running_answer(tmp_path: Path) -
         worker.say(worker.event(turn, "two "))
         worker.say(worker.ended(turn))
         assert (await wire.answer(running))["result"]["stopReason"] == "end_turn"
-        await eventually(lambda: said(wire) == ["one ", "two ", NOT_SENT])
+        await eventually(lambda: said(wire) == ["one ", "two ", not_sent("waits")])
         wire.lines.clear()
         await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
-        assert said(wire) == ["hang", "one two ", "waits", NOT_SENT]
+        assert said(wire) == ["hang", "one two ", "waits", not_sent("waits")]
 
 
 async def test_prompt_cancelled_before_claude_came_says_so(

@@ -17,7 +17,7 @@ from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
-from pykoclaw_acp.sessions.turns import outcomes, titling
+from pykoclaw_acp.sessions.turns import outcomes, titles, titling
 from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 from pykoclaw_acp.tasks import Tasks, in_pieces
@@ -67,7 +67,9 @@ class Endings:
         self._tasks.start(self._tell_after(running, turn, None))
 
     async def _tell_after(self, running: Turn | None, turn: Turn, outcome: Outcome | None) -> None:
-        said = [*await in_pieces(outcomes.user_messages(turn)), *notes.not_sent(turn.turn_id)]
+        words = titles.title(turn.content) or titles.of_content(turn.content) or ""
+        note = notes.not_sent(turn.turn_id, words)
+        said = [*await in_pieces(outcomes.user_messages(turn)), *note]
         if running is not None:
             await running.over()
         try:
