@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pykoclaw_acp.neutral import neutral
+
 
 @dataclass(frozen=True, slots=True)
 class Wrapping:
@@ -116,6 +118,12 @@ TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
     # errors, keep replays, and show what a call puts out.
     (UNNAMED, "", replace(MITTO, shows_errors=False, drops_replay=False, progress_pause=5.0)),
 )
+
+
+def place(name: str) -> str:
+    """Where the user of a client of this name has acted, in words for other clients."""
+    known = {UNNAMED: "another client", "cli": "a terminal"}
+    return known.get(name) or neutral(name[:100])
 
 
 def find(name: str | None, version: str = "") -> ClientTraits:

@@ -8,8 +8,8 @@ from pykoclaw_acp.model.events import Event, Failure, note_event
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.neutral import neutral
 
-CANCELLED: Final = "Cancelled."
-NOT_SENT: Final = "Cancelled before it was sent to Claude"
+CANCELLED: Final = "Cancelled"
+NOT_SENT: Final = "before it was sent to Claude"
 
 
 def ended(turn_id: str, outcome: Outcome) -> list[Event]:
@@ -19,22 +19,26 @@ def ended(turn_id: str, outcome: Outcome) -> list[Event]:
     if outcome.failure is not None:
         return [Failure(f"{turn_id}-failure", outcome.failure.message, outcome.failure.kind)]
     if outcome.state is TurnState.CANCELLED and not outcome.told:
-        return cancelled(turn_id)
+        return cancelled(turn_id, outcome.stopped_in)
     return []
 
 
-def cancelled(turn_id: str) -> list[Event]:
-    """Says that a turn was cancelled."""
-    return [note_event(f"{turn_id}-cancelled", CANCELLED)]
+def cancelled(turn_id: str, stopped_in: str = "") -> list[Event]:
+    """Says that a turn was cancelled, and where, if that is to be said."""
+    return [note_event(f"{turn_id}-cancelled", f"{CANCELLED}{_in(stopped_in)}.")]
 
 
-def not_sent(turn_id: str, words: str = "") -> list[Event]:
+def not_sent(turn_id: str, stopped_in: str = "", words: str = "") -> list[Event]:
     """Says that a prompt was cancelled that waited for its turn. `words`: how it begins, for who
     reads this below the answer of another one.
     """
-    return [
-        note_event(f"{turn_id}-cancelled", f"{NOT_SENT}: “{words}”" if words else f"{NOT_SENT}.")
-    ]
+    named = f": “{words}”" if words else "."
+    said = f"{CANCELLED}{_in(stopped_in)} {NOT_SENT}{named}"
+    return [note_event(f"{turn_id}-cancelled", said)]
+
+
+def _in(place: str) -> str:
+    return f" in {place}" if place else ""
 
 
 def joined(message_id: str) -> list[Event]:

@@ -56,6 +56,17 @@ _WITH_WORDS: Final = (  # how a text begins, how it ends, and what is shown befo
 )
 
 
+_ACTS: Final = ("Refused", "Kept planning", "To be answered in the chat", "Declined to answer")
+
+
+def refused_in(place: str, shown: str) -> str:
+    """What the user sees of a refusal, with where it was made; other words as they are."""
+    for act in _ACTS:
+        if shown.startswith((f"{act}.", f"{act}:")):
+            return f"{act} in {place}{shown.removeprefix(act)}"
+    return shown
+
+
 def shown(told: str) -> str | None:
     """What the user sees of what Claude was told; None if it is none of these texts."""
     if (whole := _SHOWN.get(told)) is not None:

@@ -78,6 +78,7 @@ class Outcome:
     """End of a turn; `usage`: tokens of this turn, under ACP's names. `last_uuid`: its last entry in
     Claude's transcript. `goes_on_at`: when the session resumes by itself (seconds since 1970), after
     so many `tries`. `told`: if it was cancelled, the log needs no line that says so.
+    `stopped_in`: where, if the log is to say it.
     """
 
     state: TurnState
@@ -89,6 +90,7 @@ class Outcome:
     goes_on_at: int | None = None
     tries: int = 0
     told: bool = False
+    stopped_in: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class Turn:
     `created_at` is for people; `sent` decides: when its client sent it (ms, data directory's
     clock). `client`, `client_process`: name and process of the client that sent it, if known.
     `taken_up`: its worker says that Claude has begun it; `spoke`: part of the answer is in the log.
-    `cancelled`: set to stop the turn. `waiting`:
+    `cancelled`: set to stop the turn; `stopped_in`: as in Outcome. `waiting`:
     number of calls waiting for its end; `lost_at` (s, monotonic): since when there is none.
     `answered`: a client has the response. `unattended`: it runs without a client;
     `detached`: nor does a command wait for it. `attempts`:
@@ -170,6 +172,7 @@ class Turn:
     taken_up: bool = False
     spoke: bool = False
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    stopped_in: str = ""
     ended: asyncio.Future[tuple[Outcome, int]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )

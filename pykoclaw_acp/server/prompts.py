@@ -49,7 +49,8 @@ async def prompt(call: Call, params: PromptParams) -> Later:
         return Later(next_daemon())
     session, turn = accepted
     call.client.requests.send_soon(partial(call.client.peer.taken, call.line.number))
-    call.on_cancel(lambda: [session.cancel(one) for one in turn.with_answered()])
+    by = call.client.name
+    call.on_cancel(lambda: [session.cancel(one, by=by) for one in turn.with_answered()])
     return Later(_answer(call, turn, params.session_id))
 
 
@@ -135,7 +136,11 @@ async def cancel(call: Call, params: SessionParams) -> Later:
     if call.sessions.awaits_recovery and call.key is not None:
         return Later(next_daemon())
     leaving = await prompting.cancel(
-        call.sessions, params.session_id, uptime=call.line.uptime, request_key=call.key
+        call.sessions,
+        params.session_id,
+        by=call.client.name,
+        uptime=call.line.uptime,
+        request_key=call.key,
     )
     return Later(_all(leaving))
 

@@ -103,13 +103,14 @@ async def cancel(
     sessions: Sessions,
     session_id: str,
     *,
+    by: str = "",
     uptime: int | None = None,
     request_key: str | None = None,
 ) -> list[asyncio.Task[None]]:
-    """Cancel the session's turns, except those sent after a re-sent cancel of `uptime` (ms); it does
-    not go on by itself after a usage limit. If there are none, stop its subagents, as a turn's
-    end by a cancel does; a re-sent cancel does so before the first prompt to this daemon, and
-    neither if a prompt that came after it has ended.
+    """Cancel the session's turns, as `by` wants, except those sent after a re-sent cancel of `uptime`
+    (ms); it does not go on by itself after a usage limit. If there are none, stop its subagents, as
+    a turn's end by a cancel does; a re-sent cancel does so before the first prompt to this daemon,
+    and neither if a prompt that came after it has ended.
 
     Without effect for an unknown session. The returned tasks end when the cancel is durable.
     """
@@ -118,7 +119,7 @@ async def cancel(
     if session is None:
         return []
     turns = session.turns
-    leaving = session.cancel(until=until, request=request_key)
+    leaving = session.cancel(until=until, request=request_key, by=by)
     if until is not None and await session.deduplication.has_ended_after(until, request_key):
         return leaving
     later = session.deduplication.prompted or session.busy or session.background

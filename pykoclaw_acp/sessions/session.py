@@ -164,13 +164,14 @@ class Session(SessionParts):
         self._rest()
 
     def cancel(
-        self, turn: Turn | None = None, until: int | None = None, request: str | None = None
-    ) -> list[asyncio.Task[None]]:
+        self, turn: Turn | None = None, until: int | None = None, request: str | None = None, *,
+        by: str = "",
+    ) -> list[asyncio.Task[None]]:  # fmt: skip
         """Stop this turn, or all that run or wait: each ends `cancelled`.
 
         `until` (ms, own clock) spares turns that came later, and all that Claude began under this
-        daemon: a front repeats a cancel that was not confirmed, and `request` is its key. What is
-        returned is done when the cancel outlives this daemon.
+        daemon: a front repeats a cancel that was not confirmed, and `request` is its key. `by`: the
+        client that stops them. What is returned is done when the cancel outlives this daemon.
         """
         leaving: list[asyncio.Task[None]] = []
         for one in self.turns if turn is None else [turn]:
@@ -180,6 +181,7 @@ class Session(SessionParts):
                 leaving.append(self._tasks.start(one.over()))
                 continue
             one.cancelled.set()
+            one.stopped_in = self._state.acted_in(by, one.client) if by else ""
             log.info("Turn cancelled", action="turn_cancelled", session=self.id, turn=one.turn_id)
             if one is self._queue.current or one in self._queue.steered:
                 leaving.append(self._tasks.start(self.runner.stop(one)))

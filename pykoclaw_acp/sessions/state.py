@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.model import client_traits
 from pykoclaw_acp.model.events import (
     ConfigChanged,
     Event,
@@ -26,9 +27,9 @@ class SessionState:
 
     The parts of a session read it. Besides `apply`, these write: `options`: NextWorker; `epoch`:
     Session, EarlyLauncher, TurnRunner, Choosing, WorkerReports; `running`, `explained` and
-    `subscriptions`: Session; `superseded`: NextWorker, OtherPrograms, WorkerReports; `unsaid`:
-    Directories, OtherPrograms, and TurnRunner and Endings, which say it. Whoever commits fields of
-    `record` sets them here as well.
+    `subscriptions`: Session; `superseded`: NextWorker, OtherPrograms, WorkerReports; `refusals`:
+    Broker, WorkerReports; `unsaid`: Directories, OtherPrograms, and TurnRunner and Endings, which
+    say it. Whoever commits fields of `record` sets them here as well.
     """
 
     def __init__(self, record: SessionRecord, options: WorkerOptions, store: LogAndBlobs) -> None:
@@ -39,6 +40,7 @@ class SessionState:
         self.epoch = 0  # of the newest worker
         self.explained: set[str] = set()  # turns that end for a reason which the log has
         self.unsaid: list[Event] = []  # said once, with the next prompt that begins, or ends before
+        self.refusals: dict[str, str] = {}  # who has refused a call that has not ended, by its id
         self.superseded = False  # its worker has other options than the next one, or no login
         self.running: asyncio.Task[None] | None = None  # runs the turns; None: none runs or waits
         self._plan: tuple[PlanEntry, ...] | None = None  # Claude's tasks; None: not looked for yet
@@ -61,6 +63,14 @@ class SessionState:
         return any(
             one.alive and one.client.present and one.client.pages for one in self.subscriptions
         )
+
+    def acted_in(self, name: str, author: str | None) -> str:
+        """Where a client of this name has acted upon a prompt of `author`, for the log; empty if
+        nobody else has to be told: no other client is there, and the prompt is its own.
+        """
+        here = [client.name for client in {one.client for one in self.subscriptions}]
+        others = len(here) - (name in here)
+        return client_traits.place(name) if others or author not in (None, name) else ""
 
     async def plan(self) -> tuple[PlanEntry, ...]:
         """Claude's list of tasks, as the log has it last."""

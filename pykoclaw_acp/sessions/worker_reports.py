@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from pykoclaw_acp.channel.frames import (
     AskWithdrawn,
     EventFrame,
@@ -20,9 +22,17 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.choices import Offer
-from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, UserMessage
+from pykoclaw_acp.model.events import (
+    ConfigChanged,
+    Event,
+    ModeChanged,
+    TextPart,
+    ToolEnded,
+    UserMessage,
+)
 from pykoclaw_acp.model.failures import AUTHENTICATION
 from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.model.refused import refused_in
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions import worker_options
@@ -124,7 +134,22 @@ class WorkerReports:
     def _offered(self, frame: Numbered) -> Numbered:
         if isinstance(frame, PermissionRequest):
             return decisions.still_offered(frame, self._state.record.options)
+        if isinstance(frame, EventFrame) and isinstance(frame.event, ToolEnded):
+            return msgspec.structs.replace(frame, event=self._named(frame.event, frame.turn_id))
         return frame
+
+    def _named(self, ended: ToolEnded, turn_id: str | None) -> ToolEnded:
+        """The end of a call, with the client that has refused it."""
+        turn = self._queue.running(turn_id or "")
+        by = self._state.refusals.get(ended.tool_call_id)
+        place = self._state.acted_in(by, turn.client if turn else None) if by else ""
+        content = tuple(
+            msgspec.structs.replace(part, text=refused_in(place, part.text))
+            if place and isinstance(part, TextPart)
+            else part
+            for part in ended.content
+        )
+        return msgspec.structs.replace(ended, content=content)
 
     def _is_forbidden(self, frame: Numbered) -> bool:
         """Whether Claude reports a mode that a client has forbidden since its worker was launched."""
@@ -145,7 +170,9 @@ class WorkerReports:
                 cancelled = bool(turn and turn.cancelled.is_set())
                 outcome = outcomes.of_frame(frame, cancelled=cancelled)
                 untold = turn is not None and turn.unsaid  # its message is not in the log
-                outcome = replace(outcome, told=untold or frame.turn_id in self._state.explained)
+                told = untold or frame.turn_id in self._state.explained
+                stopped_in = turn.stopped_in if turn is not None else ""
+                outcome = replace(outcome, told=told, stopped_in=stopped_in)
                 steered = frame.into is not None
                 ends[frame.turn_id] = limits.told(
                     outcome,
@@ -158,6 +185,8 @@ class WorkerReports:
     def _act(self, epoch: int, frame: Numbered) -> None:
         if isinstance(frame, EventFrame) and isinstance(frame.event, ModeChanged | ConfigChanged):
             self._choosing.note_reported(frame.event)
+        elif isinstance(frame, EventFrame) and isinstance(frame.event, ToolEnded):
+            self._state.refusals.pop(frame.event.tool_call_id, None)
         if (
             isinstance(frame, EventFrame | Gap)
             and frame.turn_id
@@ -197,6 +226,7 @@ class WorkerReports:
         )
         await self._end(ends, self._background, outcomes.background_lost(message), closed)
         await self._permissions.interrupt_all()
+        self._state.refusals.clear()
 
     async def _end(
         self,

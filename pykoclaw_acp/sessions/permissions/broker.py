@@ -264,6 +264,8 @@ class Broker:
             settled = await self._settler.settle(one, decision)
             self._close(one, settled.decision)
             if settled.answer is not None:
+                if by := decisions.refused_by(one.request, settled.decision):
+                    self._state.refusals[one.request.tool_call_id] = by
                 with contextlib.suppress(ConnectionError):
                     await self._workers.send(self._state.id, settled.answer)
         except StoreClosed:

@@ -135,6 +135,14 @@ def is_choice(request: PermissionRequest, decision: Decision) -> bool:
     return decision.outcome == RequestOutcome.SELECTED and decision.option in offered(request)
 
 
+def refused_by(request: PermissionRequest, decision: Decision) -> str:
+    """The client that has refused the call, or "cli"; empty if it was not refused, or by nobody."""
+    refused = decision.option == REJECT_ONCE or request.questions
+    if not refused or not is_choice(request, decision) or decision.by == BY_POLICY:
+        return ""
+    return "" if decision.outcome == RequestOutcome.ACCEPT else decision.by or ""
+
+
 def offered(request: PermissionRequest) -> tuple[str, ...]:
     """Ids of the options that the request offers."""
     always = () if request.always is None else (ALLOW_ALWAYS,)

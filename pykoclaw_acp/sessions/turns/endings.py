@@ -68,7 +68,7 @@ class Endings:
 
     async def _tell_after(self, running: Turn | None, turn: Turn, outcome: Outcome | None) -> None:
         words = titles.title(turn.content) or titles.of_content(turn.content) or ""
-        note = notes.not_sent(turn.turn_id, words)
+        note = notes.not_sent(turn.turn_id, turn.stopped_in, words)
         said = [*await in_pieces(outcomes.user_messages(turn)), *note]
         if running is not None:
             await running.over()
@@ -106,7 +106,12 @@ class Endings:
                 said += await self._gate.ends(turn, more)
             outcome = replace(outcome, told=turn.turn_id in self._state.explained)
             unsent = turn.state == TurnState.QUEUED and outcome == outcomes.CANCELLED
-            last = notes.not_sent(turn.turn_id) if unsent else notes.ended(turn.turn_id, outcome)
+            outcome = replace(outcome, stopped_in=turn.stopped_in)
+            last = (
+                notes.not_sent(turn.turn_id, turn.stopped_in)
+                if unsent
+                else notes.ended(turn.turn_id, outcome)
+            )
             events = [*said, *more, *last]
             self.resolve(turn, await self.end(turn.turn_id, outcome, events, turn.cancelled))
         except StoreClosed:
