@@ -37,6 +37,11 @@ def not_sent(turn_id: str, stopped_in: str = "", words: str = "") -> list[Event]
     return [note_event(f"{turn_id}-cancelled", said)]
 
 
+def closed(note_id: str, place: str) -> list[Event]:
+    """Says to clients that have a session open that another one has closed it."""
+    return [note_event(note_id, f"Closed in {place}. The next message opens the session again.")]
+
+
 def _in(place: str) -> str:
     return f" in {place}" if place else ""
 

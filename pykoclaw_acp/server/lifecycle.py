@@ -77,9 +77,11 @@ async def resume(call: Call, params: ResumeSessionParams) -> OpenedState:
 
 
 async def close(call: Call, params: SessionParams) -> Empty:
-    """End the session's turns and its worker. It can be loaded again."""
+    """End the session's turns and its worker. It can be loaded again; for other clients it stays
+    open.
+    """
     session = await call.sessions.get(params.session_id)
-    await call.sessions.close(session)
+    await call.sessions.close(session, call.client)
     return Empty()
 
 

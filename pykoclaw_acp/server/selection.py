@@ -17,7 +17,7 @@ from pykoclaw_acp.server.call import Call
 
 async def set_mode(call: Call, params: SetModeParams) -> Empty:
     """Change the permission mode, also in the middle of a turn."""
-    session = await call.sessions.get_open(params.session_id)
+    session = await call.subscriber.opened(params.session_id)
     await session.choosing.choose("modeId", mode=params.mode_id)
     return Empty()
 
@@ -30,14 +30,14 @@ async def set_model(call: Call, params: SetModelParams) -> Empty:
             " `session/set_config_option`, or have PYKOCLAW_LEGACY_MODELS set to on.",
             {"method": "session/set_model"},
         )
-    session = await call.sessions.get_open(params.session_id)
+    session = await call.subscriber.opened(params.session_id)
     await session.choosing.choose("modelId", model=params.model_id)
     return Empty()
 
 
 async def set_config_option(call: Call, params: SetConfigOptionParams) -> SetConfigOptionResult:
     """Change an option; the response has all options with their values."""
-    session = await call.sessions.get_open(params.session_id)
+    session = await call.subscriber.opened(params.session_id)
     value = params.value
     if isinstance(value, bool):
         if params.config_id in (projection.MODE, projection.MODEL):

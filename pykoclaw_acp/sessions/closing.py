@@ -1,5 +1,5 @@
-"""Closing a session, whose turns and worker end, and whose clients are shown that and let go of; and
-opening it again.
+"""Closing a session, whose turns and worker end, and whose clients are shown that, and let go of if
+it is closed for them, too; and opening it again.
 
 Another client may do so during the close: what begins then goes on.
 """
@@ -11,17 +11,25 @@ import contextlib
 from dataclasses import replace
 from uuid import uuid4
 
-from pykoclaw_acp.errors import SessionNotFound, StoreClosed, StoreUnavailable
+from pykoclaw_acp.errors import Conflict, SessionNotFound, StoreClosed, StoreUnavailable
+from pykoclaw_acp.model import client_traits, notes
 from pykoclaw_acp.model.events import MOVED, note_event
 from pykoclaw_acp.sessions import directories
-from pykoclaw_acp.sessions.ports import SessionStore, Workers
+from pykoclaw_acp.sessions.ports import Client, SessionStore, Workers
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscription import Subscription
 
 
-async def close(session: Session, store: SessionStore, workers: Workers, patience: float) -> None:
+async def close(
+    session: Session,
+    store: SessionStore,
+    workers: Workers,
+    patience: float,
+    by: Client | None = None,
+) -> None:
     """Close the session under all its ids. Clients are let go of once they were shown everything, if
-    that is possible within `patience` (s).
+    that is possible within `patience` (s). If it is closed `by` one of them, other clients with a
+    place in it keep it open: they are told, and what they ask of it opens it again.
     """
     async with session.intake.lock:
         was = session.record.closed
@@ -32,9 +40,9 @@ async def close(session: Session, store: SessionStore, workers: Workers, patienc
             session.record.closed = session.record.closed and was
             raise
         for one in session.subscriptions:
-            one.leaves = True
+            one.leaves |= by is None or one.client is by or one.reader is None
         session.early.suspend()
-    await stop(session, workers)
+    await stop(session, workers, by="" if by is None else by.name)
     with contextlib.suppress(StoreUnavailable, StoreClosed):
         await session.limit_wait.stop()  # a turn's end may have been committed after the close
     with contextlib.suppress(TimeoutError):
@@ -43,6 +51,11 @@ async def close(session: Session, store: SessionStore, workers: Workers, patienc
         async with asyncio.timeout(patience):
             await asyncio.gather(*reached, return_exceptions=True)
     let_go(session)
+    others = any(one.reader is not None for one in session.subscriptions)
+    if by is not None and session.record.closed and others:
+        with contextlib.suppress(StoreUnavailable, StoreClosed, Conflict):
+            place = client_traits.place(by.name)
+            await session.log.tell(notes.closed(f"closed-{uuid4()}", place))
 
 
 async def reopen(session: Session, store: SessionStore, moved_from: str | None = None) -> None:
@@ -61,13 +74,13 @@ async def reopen(session: Session, store: SessionStore, moved_from: str | None =
         await session.log.tell([note_event(f"{MOVED}{uuid4()}", words)], patient=True)
 
 
-async def stop(session: Session, workers: Workers) -> None:
-    """End the turns of this moment as cancelled, and the worker. A turn that comes meanwhile has the
-    next worker.
+async def stop(session: Session, workers: Workers, by: str = "") -> None:
+    """End the turns of this moment as cancelled, `by` a client, and the worker. A turn that comes
+    meanwhile has the next worker.
     """
     with session.hold():
         turns = session.turns
-        session.cancel()
+        session.cancel(by=by)
         for turn in turns:
             await turn.over()
         await workers.stop(session.id)

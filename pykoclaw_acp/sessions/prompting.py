@@ -50,7 +50,7 @@ async def accept(subscriber: Subscriber, prompt: ClientPrompt) -> tuple[Session,
     sessions = subscriber.sessions
     # A re-sent prompt joins its turn even in a closed session.
     resent = prompt.sent_at is not None
-    find = sessions.get if resent else sessions.get_open
+    find = sessions.get if resent else subscriber.opened
     with looking_back(resent=resent):
         session = await find(prompt.session_id)
     subscription = subscriber.subscription(session, prompt.session_id)

@@ -32,7 +32,7 @@ from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.new_session import Beginnings, SessionBeginning
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
 from pykoclaw_acp.sessions.permissions.trusted_elsewhere import TrustedElsewhere
-from pykoclaw_acp.sessions.ports import Journal, Transcripts, TurnLocks, Workers, Workspaces
+from pykoclaw_acp.sessions.ports import Client, Journal, Transcripts, TurnLocks, Workers, Workspaces
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.showing import Showing
 from pykoclaw_acp.sessions.turns.intake import NOT_OPEN
@@ -301,9 +301,9 @@ class Sessions:
         """Whether the permission request is pending."""
         return await self._journal.is_pending(ask_id)
 
-    async def close(self, session: Session) -> None:
-        """Close the session under all its ids: end turns and worker. It can be loaded again."""
-        await closing.close(session, self._journal, self.workers, self._times.cancel_grace)
+    async def close(self, session: Session, by: Client | None = None) -> None:
+        """Close the session under all its ids, as `closing.close`. It can be loaded again."""
+        await closing.close(session, self._journal, self.workers, self._times.cancel_grace, by)
 
     async def delete(self, session: Session, transcripts: Collection[str] = ()) -> None:
         """End turns and worker, delete the log and all ids; note these transcripts as to be removed."""

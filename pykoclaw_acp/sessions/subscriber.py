@@ -112,6 +112,19 @@ class Subscriber:
         start = session.last_seq if known is None else known.cursor
         return self.subscribe(session, session_id, start)
 
+    async def opened(self, session_id: str) -> Session:
+        """The session, which is opened again if another client has closed it and this one has not.
+        Raises what `Sessions.get_open` and `Sessions.reopen` do.
+        """
+        known = self.subscriptions.get(session_id)
+        if known is not None and known.alive and not known.leaves:
+            session = await self.sessions.get(session_id)
+            record, servers = session.record, session.options.mcp_servers
+            if record.closed and record.cwd is not None:
+                added = record.additional_directories
+                await self.sessions.reopen(session, record.cwd, added, servers, given=self.given)
+        return await self.sessions.get_open(session_id)
+
     def give_up_replay(
         self, session: Session, session_id: str, replay: Subscription, before: Subscription | None
     ) -> None:

@@ -771,7 +771,7 @@ async def test_prompt_of_cancelled_call_is_accepted_atomically(tmp_path: Path) -
         assert [(turn.waiting, turn.lost_at is None) for turn in found.turns] == [(0, False)]
 
 
-async def test_close_refuses_or_stops_racing_prompt_detaching_clients(tmp_path: Path) -> None:
+async def test_close_refuses_or_stops_racing_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one, front(r, "front-2") as two:
         session = await new(one)
         await two.result(1, "session/resume", sessionId=session, cwd="/")
@@ -789,7 +789,10 @@ async def test_close_refuses_or_stops_racing_prompt_detaching_clients(tmp_path: 
             or "not open" in answer["error"]["message"]
         )
         assert not found.busy
-        await eventually(lambda: one.rests("detached") == two.rests("detached") == ["1"])
+        await eventually(lambda: two.rests("detached") == ["1"])
+        await one.result(3, "session/prompt", **words(session, "say 3"))
+        assert one.text().endswith("0 1 2 ")
+        assert not one.rests("detached")
 
 
 @pytest.mark.parametrize("method", ["session/new", "session/resume"])

@@ -107,6 +107,17 @@ async def test_taking_back_waiting_prompt_names_client(tmp_path: Path) -> None:
         await eventually(lambda: s.zed.text() == said)
 
 
+async def test_client_alone_is_not_named(tmp_path: Path) -> None:
+    async with shared(tmp_path) as s:
+        await s.toad.call("session/close", sessionId=s.session)
+        await s.zed.answer(s.running)
+        running = s.begin_prompt(s.zed, "hang")
+        await eventually(lambda: len(s.r.launcher.live) == 1 and s.r.launcher.live[0].acked)
+        s.zed.send({"method": "session/cancel", "params": {"sessionId": s.session}})
+        await s.zed.answer(running)
+        assert s.zed.text().endswith("\n\nCancelled.\n\n")
+
+
 # --- who has refused a call
 
 
@@ -122,3 +133,38 @@ async def test_taking_back_waiting_prompt_names_client(tmp_path: Path) -> None:
 async def test_refusal_by_another_client_names_it(tmp_path: Path, told: str, shown: str) -> None:
     async with shared(tmp_path) as s:
         assert await s.refuse(s.toad, told) == [shown]
+
+
+# --- who has closed the session
+
+
+async def test_close_leaves_session_open_for_others(tmp_path: Path) -> None:
+    async with shared(tmp_path) as s:
+        await s.toad.call("session/close", sessionId=s.session)
+        assert (await s.zed.answer(s.running))["result"]["stopReason"] == "cancelled"
+        closed = "\n\nClosed in toad. The next message opens the session again.\n\n"
+        await eventually(lambda: s.zed.text() == f"\n\nCancelled in toad.\n\n{closed}")
+        assert not s.r.launcher.live
+        assert closed not in s.toad.text()
+        answered = await s.zed.answer(s.begin_prompt(s.zed, "say 3"))
+        assert answered["result"]["stopReason"] == "end_turn"
+        assert s.zed.text().endswith("0 1 2 ")
+        assert "0 1 2 " not in s.toad.text()
+
+
+async def test_mode_can_be_chosen_after_others_close(tmp_path: Path) -> None:
+    async with shared(tmp_path) as s:
+        await s.toad.call("session/close", sessionId=s.session)
+        chosen = await s.zed.call("session/set_mode", sessionId=s.session, modeId="plan")
+        assert "result" in chosen
+
+
+async def test_client_that_closed_has_to_load(tmp_path: Path) -> None:
+    """As has one that comes anew."""
+    async with shared(tmp_path) as s, client(s.r, "toad") as later:
+        await s.toad.call("session/close", sessionId=s.session)
+        for one in (s.toad, later):
+            refused = await one.answer(s.begin_prompt(one, "say 3"))
+            assert refused["error"]["code"] == -32600
+        await load(s.toad, s.session)
+        assert "result" in await s.toad.answer(s.begin_prompt(s.toad, "say 3"))
