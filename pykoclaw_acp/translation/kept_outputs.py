@@ -22,7 +22,9 @@ _KEPT: Final = re.compile(
 )
 _FOLDER: Final = "tool-results"
 _CAPPED: Final = "only the first "  # the file does not have the end
-_FIELDS: Final = ("persistedOutputPath", "persistedOutputSize")
+_PATH: Final = "persistedOutputPath"
+_FIELDS: Final = (_PATH, "persistedOutputSize")
+_LINE: Final = 1000  # bytes; a longer line is cut in two
 
 
 def complete(text: str, details: Any, projects: str, live: str = "") -> tuple[str, Any]:
@@ -32,13 +34,16 @@ def complete(text: str, details: Any, projects: str, live: str = "") -> tuple[st
     `live`: the newest part that was seen, for an output that is longer than the file may be.
     """
     found = _KEPT.match(text)
-    if found is None or (path := _own(found[2], projects)) is None:
-        return text, details
     own: dict[str, Any] = details if isinstance(details, dict) else {}
+    # Of its own commands the CLI says the file here, too; a text may be what a command put out.
+    if found is None or (own and own.get(_PATH) != found[2]):
+        return text, details
     most = max(MOST, len(str(own.get("stdout") or "")))
     try:
+        if (path := _own(found[2], projects)) is None:
+            return text, details
         shown = _ends(path, most, live if _CAPPED in found[1] else None)
-    except OSError:
+    except (OSError, ValueError):  # it is gone, or no path
         return text, details
     if own:
         kept = {key: value for key, value in own.items() if key not in _FIELDS}
@@ -63,10 +68,12 @@ def _ends(path: str, most: int, live: str | None) -> str:
             return os.pread(file, most, 0).decode(errors="replace")
         first = os.pread(file, most // 2, 0)
         last = os.pread(file, most // 2, size - most // 2)
-    first = first[: first.rfind(b"\n")] if b"\n" in first else first
+    at = first.rfind(b"\n")
+    first = first[:at] if at >= len(first) - _LINE else first
     if live is not None:
         left, last = f"the rest is left out; its first {amount(size)} are", live.encode()
     else:
-        last = last[last.find(b"\n") + 1 :]
+        at = last.find(b"\n") + 1
+        last = last[at:] if at <= _LINE else last
         left = f"{amount(size - len(first) - len(last))} left out; the whole is"
     return b"\n".join((first, f"… {left} in {path} …".encode(), last)).decode(errors="replace")

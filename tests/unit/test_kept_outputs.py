@@ -103,3 +103,23 @@ def test_other_outputs_stay_as_they_are(tmp_path: Path) -> None:
             text,
             {"stdout": text},
         )
+
+
+@pytest.mark.parametrize("body", ['{"a":"' + "x" * 40_000 + '"}\n', "A: b\n\n" + "y" * 40_000])
+def test_long_lines_are_cut_in_two(body: str, kept: Path, tmp_path: Path) -> None:
+    kept.write_text(body)
+    told = {**details(kept, len(body)), "stdout": body[:30_000]}
+    text, _ = kept_outputs.complete(given(kept), told, str(tmp_path))
+    first, mark, last = text.partition(f" KiB left out; the whole is in {kept} …\n")
+    assert mark
+    assert body.startswith(first[: kept_outputs.MOST // 2])
+    assert body.endswith(last)
+    assert len(last) == kept_outputs.MOST // 2
+
+
+def test_text_of_the_command_itself_reads_no_file(kept: Path, tmp_path: Path) -> None:
+    """It was put out, and the CLI has kept nothing."""
+    told = {"stdout": given(kept), "stderr": ""}
+    assert kept_outputs.complete(given(kept), told, str(tmp_path)) == (given(kept), told)
+    text = given(Path(f"{kept}\0"))
+    assert kept_outputs.complete(text, None, str(tmp_path)) == (text, None)
