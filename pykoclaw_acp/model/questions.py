@@ -64,12 +64,13 @@ def answers(asked: Sequence[Question], given: Sequence[str]) -> dict[str, str]:
 
 def by_number(one: Question, text: str) -> str:
     """An answer that gives choices by their numbers, as `described` shows them, with their labels
-    instead; any other answer as it is. A label that is a number counts as a label.
+    instead; any other answer as it is. Where a label is a number, so is the answer.
     """
+    if any(one.label.strip().isdecimal() for one in one.options):
+        return text
     labels = {str(number): it.label for number, it in enumerate(one.options, 1)}
     given = dict.fromkeys(part.strip() for part in text.split(","))
-    numbers = given.keys() <= labels.keys() and given.keys().isdisjoint(labels.values())
-    if numbers and (one.multiple or len(given) == 1):
+    if given.keys() <= labels.keys() and (one.multiple or len(given) == 1):
         return joined([labels[number] for number in given])
     return text
 

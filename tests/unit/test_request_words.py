@@ -79,6 +79,9 @@ def test_label_that_is_number_is_no_place() -> None:
     request = replace(ASKS, questions=(WHICH, how_many))
     decided = by_operator(request, "allow_once", "cli", given=["2", "2"])
     assert decided.content == {"answers": {"Which?": "B", "How many?": "2"}}
+    workers = Question("Workers?", options=(QuestionOption("2"), QuestionOption("4")))
+    decided = by_operator(replace(ASKS, questions=(workers,)), "allow_once", "cli", given=["1"])
+    assert decided.content == {"answers": {"Workers?": "1"}}
 
 
 @pytest.mark.parametrize(
