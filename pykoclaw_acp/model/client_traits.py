@@ -122,7 +122,7 @@ TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
 
 def place(name: str) -> str:
     """Where the user of a client of this name has acted, in words for other clients."""
-    known = {UNNAMED: "another client", "cli": "a terminal"}
+    known = {UNNAMED: "a client without a name", "cli": "a terminal"}
     return known.get(name) or neutral(name[:100])
 
 

@@ -85,7 +85,7 @@ async def shared(path: Path, second: str | None = "toad") -> AsyncIterator[Share
 
 @pytest.mark.parametrize(
     ("name", "place"),
-    [("toad", "toad"), ("to\u202ead", "to\\u202ead"), (None, "another client")],
+    [("toad", "toad"), ("to\u202ead", "to\\u202ead"), (None, "a client without a name")],
 )
 async def test_stop_by_another_client_names_it(
     tmp_path: Path, name: str | None, place: str
@@ -94,6 +94,7 @@ async def test_stop_by_another_client_names_it(
         s.toad.send({"method": "session/cancel", "params": {"sessionId": s.session}})
         assert (await s.zed.answer(s.running))["result"]["stopReason"] == "cancelled"
         assert s.zed.text() == f"\n\nCancelled in {place}.\n\n"
+        await eventually(lambda: s.toad.text() == s.zed.text())
 
 
 async def test_taking_back_waiting_prompt_names_client(tmp_path: Path) -> None:
