@@ -217,12 +217,10 @@ class WorkerPool:
         await self._launcher.probe()
 
     async def close(self, grace: float) -> None:
-        """Stop all workers within `grace` (s), then the launcher."""
+        """Stop all workers within `grace` (s), unless they were detached, then the launcher."""
+        workers = [] if self._closing else self._workers.values()
         self._closing = True
-        stopping = [
-            self._tasks.start(worker.stop(grace / 3, hurry=True))
-            for worker in self._workers.values()
-        ]
+        stopping = [self._tasks.start(one.stop(grace / 3, hurry=True)) for one in workers]
         if stopping:
             # The end of a worker may wait for a store that cannot be written: the next server
             # records it.
@@ -248,7 +246,6 @@ class WorkerPool:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=DETACH_WAIT)
         await self._tasks.end()
-        self._workers.clear()
         await self._launcher.close()
 
     # --- launch

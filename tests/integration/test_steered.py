@@ -203,6 +203,31 @@ async def test_prompt_whose_dispatch_fails_holds_up_nobody(
         assert (await r.run(session, "say 1")).state == TurnState.DONE
 
 
+async def test_prompt_stored_at_stop_waits_for_next_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next server sends it: the worker, which this one has let go, lives."""
+    store_works = asyncio.Event()
+
+    async with rig(tmp_path) as r:
+        dispatch = r.journal.dispatch
+
+        async def late(*arguments: Any) -> list[int]:
+            await store_works.wait()
+            return await dispatch(*arguments)
+
+        session, _, _ = await hanging(r)
+        monkeypatch.setattr(r.journal, "dispatch", late)
+        giving = asyncio.create_task(steered(session, "Look out."))
+        await eventually(lambda: len(session.turns) == 2)
+        await session.suspend()
+        await r.pool.detach()
+        store_works.set()
+        turn = await giving
+        assert (await r.states())[turn.turn_id] == "dispatched"
+        assert not turn.ended.done()
+
+
 async def test_steered_prompt_that_cannot_be_read_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
