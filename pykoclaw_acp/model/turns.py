@@ -133,7 +133,8 @@ class Turn:
     made for itself. `blobs`: bytes that its
     content refers to, by their hashes, until it is accepted.
     `steers`: it is to go into the turn that runs; `waited`: one ran when it came; `taken_by`: the turn
-    that has taken it up; `answered_with`: prompts for this turn that have no response of their own;
+    that has taken it up; `answered_with`: prompts for this turn that have no response of their own,
+    each of them `hosted`;
     `unsaid`: it was given to Claude, and its message is not in the log yet;
     `leaving`: it is `dispatched`, and its worker does not have it yet; `given`: by the command that
     sent it, or that has decided what it tells. `recovered`: an earlier daemon accepted it;
@@ -162,6 +163,7 @@ class Turn:
     waited: bool = False
     taken_by: str | None = None
     answered_with: list[Turn] = field(default_factory=list)
+    hosted: bool = False
     unsaid: bool = False
     leaving: bool = False
     given: ClientEnvironment | None = None

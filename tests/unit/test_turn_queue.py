@@ -133,18 +133,34 @@ def steered(name: str, *, size: int = 1) -> Turn:
 
 
 async def test_prompt_is_answered_with_response_nearest_before_it() -> None:
-    """The turn that runs has none: it came by `_session/steering`, too."""
+    """Of its own client: what runs has no response, as it came by `_session/steering`, too."""
     queue = TurnQueue(AllWaiting())
-    queue.current, first, last = steered("current"), Turn("first", "s", []), Turn("last", "s", [])
+    queue.current = steered("current")
+    turns = first, last, other = [Turn(name, "s", []) for name in ("first", "last", "other")]
+    other.client_process = "another"
+    for turn in turns:
+        queue.add(turn)
     given, waits = steered("given"), steered("waits")
-    queue.add(first)
-    queue.add(last)
     queue.steer(given)
     queue.add(waits)
-    assert list(first.with_answered()) == [first, given]
-    assert list(last.with_answered()) == [last, waits]
-    queue.take_back(given)
-    assert list(first.with_answered()) == [first]
+    answered = [list(turn.with_answered()) for turn in turns]
+    assert answered == [[first], [last, waits], [other]]
+
+
+async def test_later_prompts_are_answered_with_first_response() -> None:
+    queue = TurnQueue(AllWaiting())
+    queue.current = host = Turn("host", "s", [])
+    first, second, third, taken_back = map(steered, ("first", "second", "third", "taken back"))
+    queue.steer(first)
+    end(host)
+    assert await queue.next() is first
+    queue.steer(second)
+    queue.add(third)
+    queue.steer(taken_back)
+    queue.take_back(taken_back)
+    assert list(host.with_answered()) == [host, first, second, third]
+    queue.add(taken_back)
+    assert [*host.with_answered()].count(taken_back) == 1
 
 
 async def test_prompts_given_to_running_turn_take_room() -> None:

@@ -135,7 +135,7 @@ class TurnQueue:
     def steer(self, turn: Turn) -> None:
         """Let the turn that runs take this prompt up."""
         self.steered.append(turn)
-        self._answer_with(turn, [*self._running(), *self._waiting])
+        self._answer_with(turn, self._running())
         self._all_waiting.add(turn)
         turn.ended.add_done_callback(lambda _: self._all_waiting.remove(turn))
 
@@ -146,15 +146,20 @@ class TurnQueue:
         for one in self.turns:
             if turn in one.answered_with:
                 one.answered_with.remove(turn)
+                turn.hosted = False
 
     def _running(self) -> list[Turn]:
         return [self.current] if self.current else []
 
     def _answer_with(self, turn: Turn, hosts: Iterable[Turn]) -> None:
-        """Nobody waits for the end of an unattended prompt that steers, but who waits for a host's."""
-        host = next((one for one in hosts if not one.unattended), None)
+        """Nobody waits for the end of an unattended prompt that steers, but its client for that of the
+        first host of its own that has a response.
+        """
+        mine = (one for one in hosts if one.client_process == turn.client_process)
+        host = next((one for one in mine if one.hosted or not one.unattended), None)
         if turn.unattended and host is not None:
             host.answered_with.append(turn)
+            turn.hosted = True
 
     def remove(self, turn: Turn) -> bool:
         """Remove a turn that waits; returns whether it did."""
