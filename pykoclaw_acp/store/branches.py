@@ -63,11 +63,14 @@ _NOT_SENT: Final = (
     " WHERE x.acp_session_id = acp_turns.acp_session_id AND x.prompt_uuid = acp_turns.turn_id)"
 )
 # A prompt that a hook took away: the CLI has neither it in the transcript nor copies of files before it.
+# In a turn that has taken others up, it may be one of them.
 _BLOCKED: Final = (
     f"state = {DONE} AND usage IS NULL AND EXISTS (SELECT 1 FROM acp_sessions s"  # noqa: S608  constants
     " JOIN acp_log b ON b.log_key = s.log_key WHERE s.acp_session_id = acp_turns.acp_session_id"
     " AND b.seq >= acp_turns.first_seq AND b.seq <= acp_turns.last_seq AND b.turn = acp_turns.position"
     f" AND b.kind = {kind(Text)} AND INSTR(b.payload, '{BLOCKED}\"') > 0)"
+    " AND NOT EXISTS (SELECT 1 FROM acp_turns x WHERE x.acp_session_id = acp_turns.acp_session_id"
+    " AND x.taken_by = acp_turns.turn_id)"
 )
 # Claude knows the prompt.
 _SENT: Final = f" AND NOT ({_NOT_SENT}) AND NOT ({_BLOCKED})"

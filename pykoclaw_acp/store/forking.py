@@ -91,7 +91,7 @@ _TURNS: Final = (
         " claude_session_id, last_uuid, rewound_at, lost_at, taken_by)"
         " SELECT ? || '/' || turn_id, ?, origin, '[]', state, stop_reason, error, usage, client, created_at,"
         " dispatched_at, started_at, ended_at, answered_at, position, first_seq, last_seq, claude_session_id,"
-        " last_uuid, rewound_at, lost_at, taken_by FROM acp_turns"
+        " last_uuid, rewound_at, lost_at, ? || '/' || taken_by FROM acp_turns"
         f" WHERE acp_session_id = ? AND {_ENDED} AND turn_id > ? AND turn_id <= ?"
     ),
 )
@@ -187,7 +187,7 @@ def _tables(fork: Fork) -> Iterator[_CopiedTable]:
     )  # fmt: skip
     yield _CopiedTable(
         _TURNS[0], lambda after, limit: (source, upto, after, limit),
-        _TURNS[1], lambda after, end: (own, own, source, upto, after, end), "",
+        _TURNS[1], lambda after, end: (own, own, own, source, upto, after, end), "",
     )  # fmt: skip
     yield _CopiedTable(
         _KNOWN[0], lambda after, limit: (source, after, limit),

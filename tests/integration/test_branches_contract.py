@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from pykoclaw_acp.channel.frames import EventFrame, TurnEnded, TurnStarted
+from pykoclaw_acp.channel.frames import EventFrame, Numbered, TurnEnded, TurnStarted
 from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest, RowRefused
 from pykoclaw_acp.model.branches import (
     Branch,
@@ -213,6 +214,30 @@ async def test_prompt_that_a_hook_blocked_is_not_rewound(s: Subject) -> None:
     done = Outcome(TurnState.DONE, "end_turn", claude_session_id="claude", last_uuid="end-c")
     await s.journal.record("one", epoch, [said, ended], {"d": done})
     await not_rewound(s)
+
+
+async def test_turn_with_blocked_steered_prompt_is_rewound(s: Subject) -> None:
+    """Its service counts no tokens, as that of some gateways; also in a fork."""
+    await three(s)
+    epoch = await begun(s, "one", "d")
+    steered = prompt("one", "steered")
+    await s.journal.accept(steered)
+    await s.journal.dispatch(steered, epoch, [])
+    line = note_event(f"line{BLOCKED}", "**A hook blocked this**")
+    ended = TurnEnded(
+        epoch=epoch, n=4, turn_id="d", stop_reason="end_turn", claude_session_id="claude"
+    )
+    frames: list[Numbered] = [
+        TurnStarted(epoch=epoch, n=2, turn_id="steered", into="d"),
+        EventFrame(epoch=epoch, n=3, turn_id="d", event=line),
+        ended,
+        structs.replace(ended, n=5, turn_id="steered", into="d"),
+    ]
+    done = Outcome(TurnState.DONE, "end_turn", claude_session_id="claude", last_uuid="end-d")
+    await s.journal.record("one", epoch, frames, {"d": done, "steered": done})
+    assert (await s.branches.rewind_point(await found(s), None)).turn_id == "d"
+    await s.branches.fork(fork(await point(s)))
+    assert (await s.branches.rewind_point(await found(s, "fork"), None)).turn_id == "fork/d"
 
 
 async def not_rewound(s: Subject) -> None:

@@ -98,6 +98,8 @@ class MemoryBranchStore(MemoryStore):
         outcome = turn.outcome
         if outcome is None or outcome.state is not TurnState.DONE or outcome.usage is not None:
             return True
+        if any(one.taken_by == turn.turn_id for one in self._turns(turn.session_id)):
+            return True  # it may have been one of these
         log = self.database.logs.get(turn.session_id, [])
         said = [_message(one) or "" for one in log if one.turn_id == turn.turn_id]
         return not any(one.endswith(BLOCKED) for one in said)
@@ -259,6 +261,7 @@ class MemoryBranchStore(MemoryStore):
             if not one.unfinished and (self._first(one) or 0) <= fork.point.upto:
                 made = replace(one, turn_id=f"{own}/{one.turn_id}", session_id=own, content=[])
                 made.keys, made.task_id = PromptKeys(), None
+                made.taken_by = one.taken_by and f"{own}/{one.taken_by}"
                 tables.turns[made.turn_id] = made
 
 

@@ -82,6 +82,7 @@ class TurnRow:
     dispatched: bool = False
     cancel_asked: bool = False
     started: bool = False
+    taken_by: str | None = None
     attempts: int = 0
     answered: bool = False
     lost: bool = False

@@ -110,7 +110,7 @@ class MemoryTurnJournal(MemoryStore):
             known = self.database.turns.get(frame.turn_id)
             if known is not None and known.state == TurnState.DISPATCHED:
                 known.state = TurnState.RUNNING
-                known.started = True
+                known.started, known.taken_by = True, frame.into
         elif isinstance(frame, TurnEnded):
             outcome = outcomes[frame.turn_id]
             self._end(frame.turn_id, outcome)
