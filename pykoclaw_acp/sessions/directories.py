@@ -35,6 +35,7 @@ _Inode = tuple[int, int]  # device and inode
 _MEMORY: Final = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md")
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 _GONE: Final = "there is no such directory"
+_DANGLING: Final = "a symbolic link in its path leads nowhere"
 
 log: Final = structlog.get_logger()
 
@@ -116,7 +117,9 @@ async def require_own(cwd: str | None) -> None:
 
 
 async def is_gone(path: str) -> bool:
-    """Whether there is nothing at this path; False if that cannot be said, as of a silent disk."""
+    """Whether there is nothing at this path; False if that cannot be said, as of a silent disk, or of
+    one behind a link, which may not be mounted.
+    """
     return (await _looked_at(path))[1] == _GONE
 
 
@@ -209,11 +212,16 @@ def _identity(path: str) -> tuple[_Inode | None, str]:
     try:
         status = os.stat(os.path.join(path, ""))  # the separator: a file is none
     except OSError as error:
-        if error.errno in _ABSENT and os.path.exists(path.rstrip("/")):
-            return None, "it is no directory"
         if error.errno in _ABSENT:
-            return None, _GONE
+            return None, _why_absent(path.rstrip("/"))
         return None, f"it cannot be looked at ({error.strerror})"
     except ValueError:
         return None, "it is no path"
     return (status.st_dev, status.st_ino), ""
+
+
+def _why_absent(path: str) -> str:
+    nearest = next(filter(os.path.lexists, upwards(path)), "/")
+    if not os.path.exists(nearest):
+        return _DANGLING
+    return "it is no directory" if nearest == path else _GONE

@@ -243,3 +243,26 @@ async def test_session_follows_a_project_that_moved(tmp_path: Path, method: str)
         old.mkdir()
         back = (await opened(wire, method, **session, cwd=str(old)))["error"]
         assert back["data"]["sessionCwd"] == str(new)
+
+
+@pytest.mark.parametrize("link", ["work", "."], ids=["itself", "above"])
+async def test_session_awaits_disk_behind_its_link(tmp_path: Path, link: str) -> None:
+    """A disk that is not mounted leaves a link that leads nowhere: the session is not moved for good."""
+    disk, away, other = tmp_path / "disk", tmp_path / "away", tmp_path / "other"
+    for each in (tmp_path / "data", disk / "work", other):
+        each.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(disk / link)
+    work = str(tmp_path / "link" / ("" if link == "work" else "work"))
+    async with rig(tmp_path / "data") as r, client(r) as wire:
+        made = await opened(wire, "session/new", cwd=work)
+        session = made["result"]["sessionId"]
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        disk.rename(away)
+        for method in ("session/load", "session/resume"):
+            refused = (await opened(wire, method, sessionId=session, cwd=str(other)))["error"]
+            assert refused["data"]["sessionCwd"] == work
+        refused = (await wire.call("session/prompt", **prompt(session, "say 1")))["error"]
+        assert "a symbolic link in its path leads nowhere" in refused["message"]
+        away.rename(disk)
+        assert "result" in await opened(wire, "session/load", sessionId=session, cwd=work)
+        assert "result" in await wire.call("session/prompt", **prompt(session, "say 1"))
