@@ -60,18 +60,20 @@ async def close(
 
 async def reopen(session: Session, store: SessionStore, moved_from: str | None = None) -> None:
     """Note here and in the database that the session is open, in the order in which closes and this
-    come, and in its log that its directory is another one than before; raises SessionNotFound if it
-    is being deleted.
+    come, and with it in its log that its directory is another one than before; raises
+    SessionNotFound if it is being deleted.
     """
     if session.intake.ends:
         raise SessionNotFound(session.id)
     session.record.closed = False
-    await store.reopen(replace(session.record))
-    if session.record.closed:  # the close may have been committed first, if the store had trouble
-        await store.mark_closed(session.id)
+    said = []
     if moved_from is not None:
         words = directories.moved(moved_from, session.record.cwd or "")
-        await session.log.tell([note_event(f"{MOVED}{uuid4()}", words)], patient=True)
+        said = [note_event(f"{MOVED}{uuid4()}", words)]
+    seqs = await store.reopen(replace(session.record), said)
+    session.log.committed(seqs, None, said)
+    if session.record.closed:  # the close may have been committed first, if the store had trouble
+        await store.mark_closed(session.id)
 
 
 async def stop(session: Session, workers: Workers, by: str = "") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
@@ -11,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from pykoclaw_acp.channel.options import McpServer
-from pykoclaw_acp.errors import InvalidRequest
+from pykoclaw_acp.errors import InvalidRequest, StoreClosed
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.events import Event, Plan, PlanEntry, Text, ToolEnded, ToolStarted
 from pykoclaw_acp.model.limit_waits import LimitWait
@@ -395,6 +396,26 @@ async def test_files_from_before_a_move_stay(
             await rewinding(r).rewind(session, None, files=True, dry=False)
         assert here.asked == [True, True]
         assert (await rewinding(r).rewind(session, None, files=False, dry=False)).turns == 1
+
+
+async def test_move_is_noted_with_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The daemon dies right after that."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    async with rig(tmp_path) as r:
+        session = await r.sessions.create(str(old), (), ())
+        await r.run(session, "say 1")
+        await session.log.tell([ToolStarted("write", "Write", "a.txt", "edit")])
+        old.rename(new)
+        with monkeypatch.context() as patch, contextlib.suppress(StoreClosed):
+            patch.setattr(r.journal, "append", AsyncMock(side_effect=StoreClosed("It is dead.")))
+            await r.sessions.reopen(session, str(new), (), ())
+        left = await r.journal.find(session.id)
+        assert left is not None
+        assert left.cwd == str(new)
+        assert (await SqlBranchStore(r.database).rewind_point(left, None)).moved
 
 
 @pytest.mark.parametrize(

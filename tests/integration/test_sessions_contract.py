@@ -10,12 +10,12 @@ import pytest
 
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.away import AwayPolicy
-from pykoclaw_acp.model.events import BY_WORDS, Text, TitleChanged
+from pykoclaw_acp.model.events import BY_WORDS, Text, TitleChanged, note_event
 from pykoclaw_acp.model.permissions import Settlement, Workspace
 from pykoclaw_acp.model.session_environment import StoredEnvironment
 from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import Outcome, SessionRecord, Turn, TurnState
-from tests.integration.journals import BOTH, DONE, Subject, end, prompt, request, subject
+from tests.integration.journals import BOTH, DONE, Subject, end, events, prompt, request, subject
 
 
 @pytest.fixture(params=BOTH)
@@ -95,6 +95,17 @@ async def test_closing_and_reopening_are_kept(s: Subject) -> None:
     assert await s.journal.find(session) == replace(
         found, closed=False, additional_directories=("/b",)
     )
+
+
+async def test_reopening_is_told_with_one_commit(s: Subject) -> None:
+    session = await s.session()
+    await s.journal.append(session, [Text("a", "Hello.")])
+    found = await s.journal.find(session)
+    assert found is not None
+    moved = [note_event("moved-1", "It continues elsewhere.")]
+    assert await s.journal.reopen(replace(found, cwd="/new"), moved) == [2]
+    assert events(await s.journal.read(session, 1, 9)) == moved
+    assert await s.journal.reopen(found) == []
 
 
 async def test_nonexistent_session_cannot_be_changed(s: Subject) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from pykoclaw_acp.errors import RowRefused
 from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.twins.base import MemoryStore
 from tests.twins.database import SessionRow
@@ -80,16 +81,19 @@ class MemorySessionStore(MemoryStore):
     async def inherited_end(self, session_id: str) -> int | None:
         return self.database.read().inherited.get(session_id)
 
-    async def reopen(self, record: SessionRecord) -> None:
-        def reopen() -> None:
+    async def reopen(self, record: SessionRecord, said: Sequence[Event] = ()) -> list[int]:
+        def reopen() -> list[int]:
             row = self.database.session(record.session_id)
             row.record.cwd, row.record.real_cwd = record.cwd, record.real_cwd
             row.record.additional_directories = record.additional_directories
             row.record.environment = record.environment
             row.record.prompted = row.record.prompted or record.prompted
             row.record.closed, row.pruned, row.used_clock = False, False, self.clock.now()
+            if said:
+                self.database.used(record.session_id)
+            return self.database.log(record.session_id, None, said)
 
-        await self.database.write(reopen, patient=True)
+        return await self.database.write(reopen, patient=True)
 
     async def outdate_worker(self, session_id: str, *, spare: bool) -> None:
         def outdate() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports.store import Store
 
@@ -45,9 +46,9 @@ class SessionStore(Store, Protocol):
     async def inherited_end(self, session_id: str) -> int | None:
         """Where the session's log ended before this process wrote to it; None: it has not."""
 
-    async def reopen(self, record: SessionRecord) -> None:
-        """Reopen the session with the record's directories and environment. Waits while the
-        database cannot be written.
+    async def reopen(self, record: SessionRecord, said: Sequence[Event] = ()) -> list[int]:
+        """Reopen the session with the record's directories and environment, and log with it events
+        that belong to no turn, whose seqs are returned. Waits while the database cannot be written.
         """
 
     async def outdate_worker(self, session_id: str, *, spare: bool) -> None:

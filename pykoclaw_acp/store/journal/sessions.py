@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from pykoclaw_acp.errors import Conflict, SessionUnreadable
+from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import (
     deletion,
+    events,
     limit_waits,
     merging,
     readable,
@@ -79,11 +81,15 @@ class SqlSessionStore(SqlStore):
         )
         return self._database.inherited.get(rows[0][0]) if rows else None
 
-    async def reopen(self, record: SessionRecord) -> None:
-        """Reopen the session with the record's directories and environment."""
-        kept = session_environment.keep(record.session_id, record.environment)
-        opened = sessions.reopen(record, self.clock.now())
-        await self._commit(Unit(statements=(opened, kept)), patient=True)
+    async def reopen(self, record: SessionRecord, said: Sequence[Event] = ()) -> list[int]:
+        """Reopen the session with the record's directories and environment, and log events with it."""
+        session_id, now = record.session_id, self.clock.now()
+        kept = session_environment.keep(session_id, record.environment)
+        used = (sessions.used(session_id, now),) if said else ()
+        unit = Unit(
+            (sessions.reopen(record, now), kept, *used), events.rows(session_id, None, said)
+        )
+        return await self._commit(unit, patient=True)
 
     async def outdate_worker(self, session_id: str, *, spare: bool) -> None:
         """The next prompt is not for the worker that the session has."""
