@@ -26,7 +26,10 @@ _ESCAPED: Final = re.compile(r"""\\(?:\n|([$`"\\]))""")
 # Where quotes may begin anew: the line before may be a comment with an apostrophe.
 _ANEW: Final = re.compile(r"\n|`|[$<>]\(")
 DEPTH: Final = 3  # of commands within words, as in `bash -c 'sh "x"'`
-_MODULE: Final = re.compile(r"\s-m\s+([\w.]+)")
+_OPTION: Final = re.compile(r"\A-(?:[A-Za-z]|-[\w-]++=)")
+"""An option, up to its value."""
+# After Python's options without a value, with which `-m` may be in one word
+_MODULE: Final = re.compile(r"\s-[bBdEiIOPqRsSuvVx]*+m\s*+([\w.]++)")
 _VARIABLE: Final = re.compile(r"\$\{\w++(?::?[-=+?])?|\$\w++|\}")
 """A variable, up to what stands in its place if it is not set."""
 _NAMED: Final = re.compile(r"\$(?:CLAUDE_PROJECT_DIR|PWD)\b|\A~[+-](?=/|\Z)")
@@ -34,13 +37,18 @@ _NAMED: Final = re.compile(r"\$(?:CLAUDE_PROJECT_DIR|PWD)\b|\A~[+-](?=/|\Z)")
 _PROJECT: Final = re.compile(rf"{_NAMED.pattern}|\$\{{(?:CLAUDE_PROJECT_DIR|PWD)[^}}]*+(?:\}}|())")
 _HOME: Final = re.compile(r"\A~(?!-)[\w.-]*+(?=/|\Z)|\$HOME\b|\$\{HOME\b[^{}$]*+\}")
 _SKILL: Final = re.compile(r"\$\{?CLAUDE_(?:SKILL_DIR|PLUGIN_ROOT)\b\}?")
+_BLANK: Final = r"(?:[ \t]|\\\n)++"
 _RUN: Final = re.compile(
-    r"(?:^|[\s;&|(\"'/])(?:node|bun|deno|tsx|ts-node|python[\d.]*|ruby|perl)\s+(?:run\s+|-\S+\s+)*"
-    rf"({_WORD.pattern})",
+    r"(?:^|[\s;&|(\"'/])(?:node|bun|deno|tsx|ts-node|python[\d.]*+|ruby|perl)(?:@[^\s\"']*+)?"
+    rf"((?:{_BLANK}(?:(?:run|watch)(?=\s)|(?=-){_WORD.pattern}(?:{_BLANK}(?!-){_WORD.pattern})?))*+)"
+    rf"(?=((?:{_BLANK}{_WORD.pattern})?))",  # not passed over, as it may be an interpreter
     re.DOTALL,
 )
-"""An interpreter and what it runs."""
-_ENDS: Final = (".js", ".mjs", ".cjs", ".ts", ".py", "/index.js", "/__main__.py")
+"""An interpreter, its options with the word after each, and what it runs."""
+_ENDS: Final = (
+    *(".js", ".mjs", ".cjs", ".ts", ".py", ".rb"),
+    *("/index.js", "/index.ts", "/__main__.py"),
+)
 """What may be left out of a program's path where it is run."""
 KINDS: Final = (
     *(".sh", ".bash", ".zsh", ".fish", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".ps1"),
@@ -56,12 +64,20 @@ def words(command: str) -> dict[str, None]:
     found = [command, *_BETWEEN.split(bare), *_BETWEEN.split(command)]
     found += _PIECE.findall(command)
     for word in _words_of_shell(command):
-        found += [word, word.partition("=")[2], *_PLAIN.split(word)]
-    run = [name.replace(".", "/") for name in _MODULE.findall(command)]
-    run += [_unquoted(name).strip("\"'").rstrip("/") for name in _RUN.findall(command)]
+        found += [word, word.partition("=")[2], _OPTION.sub("", word), *_PLAIN.split(word)]
+    run = dict.fromkeys(name.replace(".", "/") for name in _MODULE.findall(bare))
+    run |= dict.fromkeys(_run(command)) | dict.fromkeys(_run(bare))
     found += [name + end for name in run for end in _ENDS]
     found += [part for word in found if "$" in word for part in _VARIABLE.split(word)]
     return dict.fromkeys(word for word in found if word and not _NO_NAME.search(word))
+
+
+def _run(command: str) -> Iterator[str]:
+    """What interpreters run in it, perhaps without its ending."""
+    for found in _RUN.finditer(command):
+        for word in _WORD.findall(found[1] + found[2]):
+            if name := _OPTION.sub("", _unquoted(word)).strip("\"'").rstrip("/"):
+                yield name
 
 
 def _words_of_shell(command: str) -> dict[str, None]:
