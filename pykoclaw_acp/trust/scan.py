@@ -258,23 +258,21 @@ class _Scan:
                 break
         roots = (*directories, *self._place.roots)
         entered: dict[str, None] = {}  # by `cd`, or given to a program that runs what is there
-        for word in list(words)[:MAX_WORDS]:
-            if self._looking.is_over():
-                return
-            for path in programs.paths(word, roots, roots):
-                if stat.S_ISDIR(self._looking.kind(path)):
-                    entered[path] = None
-                else:
-                    self._program(path)
+        bases, looked = list(roots), 0
+        while bases:
+            for word in list(words)[:MAX_WORDS]:
+                if self._looking.is_over():
+                    return
+                for path in programs.paths(word, bases, roots):
+                    if stat.S_ISDIR(self._looking.kind(path)):
+                        entered[path] = None
+                    else:
+                        self._program(path)
+            bases = list(entered)[looked:MAX_ENTERED]
+            looked += len(bases)
         for path in entered:
             if f"{path}/".startswith(tuple(f"{root.rstrip('/')}/.claude/" for root in roots)):
                 self._programs_in(path)
-        inside = list(entered)[:MAX_ENTERED]
-        for word in list(words)[:MAX_WORDS] if inside else ():
-            if self._looking.is_over():
-                return
-            for path in programs.paths(word, inside, roots):
-                self._program(path)
 
     def _programs_in(self, folder: str) -> None:
         for path in self._looking.files(folder):
