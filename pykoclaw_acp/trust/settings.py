@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -103,7 +104,9 @@ def _from_root(rule: str, directory: str) -> str:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """All text in it, names included, but of a shell command not the files that it only writes."""
+    """All text in it, names included, but of a shell command not the files that it only writes; a
+    command with its arguments is one text, too.
+    """
     waiting = [value]
     while waiting:
         one = waiting.pop()
@@ -112,6 +115,9 @@ def strings(value: Any) -> Iterator[str]:
         elif isinstance(one, dict):
             if _is_for_shell(one):
                 one = {**one, "command": without_written(one["command"])}
+            elif isinstance(one.get("command"), str) and isinstance(one.get("args"), list):
+                launched = (one["command"], *one["args"])
+                yield shlex.join(part for part in launched if isinstance(part, str))
             waiting.extend(one.keys())
             waiting.extend(one.values())
         elif isinstance(one, list):

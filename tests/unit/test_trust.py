@@ -435,6 +435,42 @@ def test_script_named_in_common_ways_belongs_to_content(
     assert unchanged(look(work))
 
 
+def launch(command: str, *arguments: str) -> dict[str, Any]:
+    return {"command": command, "args": arguments}
+
+
+@pytest.mark.parametrize(
+    ("launched", "name"),
+    [
+        (launch("python", "-m", "srv"), "srv.py"),
+        (launch("python3", "-um", "my.srv"), "my/srv/__main__.py"),
+        (launch("uv", "run", "-m", "srv"), "srv.py"),
+        (launch("node", "./server"), "server.js"),
+        (launch("node", "lib"), "lib/index.js"),
+        (launch("node", "my lib"), "my lib/index.js"),
+        (launch("node", "it's"), "it's.js"),
+        (launch("npx", "tsx", "src/index"), "src/index.ts"),
+        (launch("bash", "-c", "sh 'my tools'/run"), "my tools/run"),
+    ],
+)
+def test_launch_without_shell_names_programs(
+    work: Path, launched: dict[str, Any], name: str
+) -> None:
+    exec_form = {"hooks": {"Stop": [{"hooks": [{"type": "command", **launched}]}]}}
+    program = work / name
+    for path, value in (
+        (".mcp.json", {"mcpServers": {"a": launched}}),
+        (".claude/settings.json", exec_form),
+    ):
+        write(program, "one")
+        named = write(work / path, value)
+        before = look(work)
+        write(program, "two, longer")
+        assert not unchanged(before), path
+        assert look(work).key != before.key, path
+        named.unlink()
+
+
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
