@@ -57,6 +57,12 @@ def acting(data: bytes) -> list[str]:
     return found + [f"runs when it is used: {command}" for command in commands]
 
 
+def head(text: str) -> str:
+    """The head, without its ends; all of the text if readers disagree about these."""
+    lines = _head(text)
+    return text if lines is None else "\n".join(lines)
+
+
 def _commands(text: str) -> Iterator[str]:
     """The commands in a text without NUL, which stands for dollar signs that begin no command."""
 

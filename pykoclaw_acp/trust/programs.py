@@ -30,6 +30,7 @@ _OPTION: Final = re.compile(r"\A-(?:[A-Za-z]|-[\w-]++=)")
 """An option, up to its value."""
 # After Python's options without a value, with which `-m` may be in one word
 _MODULE: Final = re.compile(r"\s-[bBdEiIOPqRsSuvVx]*+m\s*+([\w.]++)")
+_SYNTAX: Final = re.compile(r"""(?:[\s\[\]{},"':]|-(?=\s)|\bargs\b)++""")
 _VARIABLE: Final = re.compile(r"\$\{\w++(?::?[-=+?])?|\$\w++|\}")
 """A variable, up to what stands in its place if it is not set."""
 _NAMED: Final = re.compile(r"\$(?:CLAUDE_PROJECT_DIR|PWD)\b|\A~[+-](?=/|\Z)")
@@ -70,6 +71,11 @@ def words(command: str) -> dict[str, None]:
     found += [name + end for name in run for end in _ENDS]
     found += [part for word in found if "$" in word for part in _VARIABLE.split(word)]
     return dict.fromkeys(word for word in found if word and not _NO_NAME.search(word))
+
+
+def in_one_line(text: str) -> str:
+    """The words of YAML or JSON, in which a command's arguments then follow it."""
+    return _SYNTAX.sub(" ", text)
 
 
 def _run(command: str) -> Iterator[str]:

@@ -225,7 +225,8 @@ class _Scan:
             texts = settings.strings(acting)
         except (settings.Unreadable, RecursionError):  # the CLI may understand it
             found = [settings.UNCLEAR]
-            texts = iter((file.data.decode("utf-8", "replace"),))
+            said = file.data.decode("utf-8", "replace")
+            texts = iter((said, programs.in_one_line(said)))
         if found:
             self._say(path, found, file.digest)
             self._programs(texts, directory)
@@ -340,5 +341,7 @@ class _Scan:
             found.append("has an exclamation mark in its path")
         if found:
             self._say(path, found, file.digest)
-            self._programs(iter((file.data.decode("utf-8", "replace"),)), *directories)
+            said = file.data.decode("utf-8", "replace")
+            launched = programs.in_one_line(markdown.head(said))
+            self._programs(iter((said, launched)), *directories)
         return bool(found)

@@ -472,6 +472,36 @@ def test_launch_without_shell_names_programs(
 
 
 @pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (".claude/agents/a.md", "---\nname: a\nmcpServers:\n  a:\n    command: SAID\n---\nwords"),
+        (".mcp.json", '{"mcpServers": {"a": {"command": "SAID",}}}'),
+    ],
+)
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ('{command: node, args: ["./server"]}', "server.js"),
+        ("node\n    args:\n      - ./server", "server.js"),
+        ("python3\n    args: [-m, my.srv]", "my/srv.py"),
+        ("python3\n    args:\n    - '-m'\n    - my.srv", "my/srv.py"),
+        ('python3", "args": ["-m", "my.srv"], "type": "stdio', "my/srv.py"),
+    ],
+)
+def test_arguments_apart_from_their_command_name_programs(
+    work: Path, path: str, text: str, said: str, name: str
+) -> None:
+    """Where the text is not parsed, as the CLI reads it leniently."""
+    write(work / path, text.replace("SAID", said))
+    write(work / name, "one")
+    before = look(work)
+    assert before.acting
+    write(work / name, "two, longer")
+    assert not unchanged(before)
+    assert look(work).key != before.key
+
+
+@pytest.mark.parametrize(
     ("settings", "name"),
     [
         (hook("find . -name x; git commit -amend; python3 x.py src"), "e.py"),
