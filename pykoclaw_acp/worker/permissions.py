@@ -47,8 +47,8 @@ class PermissionCallbacks:
         self._reported = reported
         self._turn = turn
         self._pending: dict[str, asyncio.Future[Answer]] = {}
-        self.named: Callable[[str], str] = str
-        """Gives the id by which a call is shown."""
+        self.named: Callable[[str, str | None], str] = lambda call, _: call
+        """Gives the id by which a call is shown, of Claude itself or of this subagent."""
         self.former_mode: Callable[[], Awaitable[str]] = deciding.no_mode
         """Gives the mode to which the approval of a plan may lead back."""
         self.links = False
@@ -65,7 +65,7 @@ class PermissionCallbacks:
         self, name: str, arguments: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResultAllow | PermissionResultDeny:
         """The SDK's `can_use_tool`; waits for the answer without a limit."""
-        tool_id = self.named(context.tool_use_id or str(uuid4()))
+        tool_id = self.named(context.tool_use_id or str(uuid4()), context.agent_id)
         turn_id = await self._reported(tool_id, name, arguments)
         arguments = deciding.presented(name, arguments, self._calls.decided.get(tool_id))
         if whole.too_large(arguments):

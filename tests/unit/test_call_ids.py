@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from binascii import crc32
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from claude_agent_sdk import ClaudeSDKClient
 from claude_agent_sdk._internal.message_parser import parse_message
 
 from pykoclaw_acp.channel.frames import EventFrame
-from pykoclaw_acp.model.events import Event, ToolEnded, ToolStarted
+from pykoclaw_acp.model.events import Event, TextPart, ToolEnded, ToolStarted
 from pykoclaw_acp.translation.call_ids import given
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
@@ -25,6 +26,7 @@ from tests.workers import spec
 FIRST, SECOND = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "22222222-bbbb-4bbb-8bbb-bbbbbbbbbbbb"
 SHOWN = ["call_0-11111111", "call_0-22222222"]
 CLAUDES = "toolu_01ABCDEFGHIJKLMNOPQRSTUV"
+INSIDE = f"call_0-{crc32(SHOWN[0].encode()):08x}"  # a call of the subagent of the first one
 
 
 class Session:
@@ -40,13 +42,18 @@ class Session:
         message = parse_message({"session_id": "s", "uuid": "u", **frame})
         return [] if message is None else self.translator.events(message)
 
-    def call(self, call: str = "call_0") -> list[Event]:
-        block = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": "ls"}}
-        return self.read(type="assistant", message={"model": "x", "content": [block]})
+    def call(self, call: str = "call_0", name: str = "Bash", **more: Any) -> list[Event]:
+        given = {"description": "Look"} if name == "Agent" else {"command": "ls"}
+        block = {"type": "tool_use", "id": call, "name": name, "input": given}
+        return self.read(type="assistant", message={"model": "x", "content": [block]}, **more)
 
     def result(self, call: str = "call_0", **more: Any) -> list[Event]:
         block = {"type": "tool_result", "tool_use_id": call, "content": "out"}
         return self.read(type="user", message={"content": [block]}, **more)
+
+    def started(self, call: str, task: str, **more: Any) -> None:
+        of = {"task_id": task, "tool_use_id": call, "description": "Look"}
+        self.read(type="system", subtype="task_started", **of, **more)
 
 
 def ids(events: list[Event], kind: type[ToolStarted | ToolEnded]) -> list[str]:
@@ -103,7 +110,50 @@ def test_subagents_calls_are_under_their_turns_call() -> None:
         type="assistant", message={"model": "x", "content": [inner]}, parent_tool_use_id="call_0"
     )
     assert isinstance(event, ToolStarted)
-    assert (event.tool_call_id, event.parent_id) == ("call_1-11111111", SHOWN[0])
+    assert (given(event.tool_call_id), event.parent_id) == ("call_1", SHOWN[0])
+
+
+def test_subagent_that_runs_has_calls_of_its_own() -> None:
+    session = Session()
+    events = session.call(name="Agent")
+    events += session.call(parent_tool_use_id="call_0")
+    events += session.result(parent_tool_use_id="call_0")
+    events += session.call(parent_tool_use_id="call_0")
+    events += session.result(parent_tool_use_id="call_0")
+    done = {"status": "completed", "content": [{"type": "text", "text": "All."}]}
+    events += session.result(tool_use_result=done)
+    assert ids(events, ToolStarted) == [SHOWN[0], INSIDE, f"{INSIDE}.2"]
+    assert ids(events, ToolEnded) == [INSIDE, f"{INSIDE}.2", SHOWN[0]]
+    assert isinstance(events[-1], ToolEnded)
+    assert events[-1].content == (TextPart("All."),)
+    assert ids(session.call(), ToolStarted) == [f"{SHOWN[0]}.2"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_subagents_question_is_about_its_own_call(known: bool) -> None:
+    """It overtakes the report of the call; `known`: that of its subagent was read."""
+    session = Session()
+    session.call(name="Agent")
+    if known:
+        session.started("call_0", "a1", task_type="local_agent")
+        session.call("call_1", name="Agent")
+        session.started("call_1", "a2", task_type="local_agent")
+    assert session.named.asked("call_0", "a1") == INSIDE
+    assert ids(session.call(parent_tool_use_id="call_0"), ToolStarted) == [INSIDE]
+    assert session.named.asked("call_0", "a1") == INSIDE
+    assert session.named.asked("call_0") == SHOWN[0]
+
+
+def test_task_of_a_subagents_command_is_its_own() -> None:
+    session = Session()
+    session.call(name="Agent")
+    session.call(parent_tool_use_id="call_0")
+    frame = {"type": "system", "subtype": "task_started", "task_id": "b1", "tool_use_id": "call_0"}
+    session.named.rename(frame)
+    assert frame["tool_use_id"] == INSIDE
+    session.result(parent_tool_use_id="call_0")
+    session.named.rename(ended := {**frame, "task_id": "a1", "tool_use_id": "call_0"})
+    assert ended["tool_use_id"] == SHOWN[0]
 
 
 def test_each_command_in_background_ends_by_itself() -> None:
@@ -140,7 +190,7 @@ def test_subagents_call_may_have_its_own_id(name: str) -> None:
         type="assistant", message={"model": "x", "content": [inner]}, parent_tool_use_id="call_0"
     )
     assert [(one.tool_call_id, one.parent_id) for one in begun if isinstance(one, ToolStarted)] == [
-        (SHOWN[1], SHOWN[0])
+        (INSIDE, SHOWN[0])
     ]
     assert session.translator.end_unanswered() == []
 
@@ -163,7 +213,7 @@ async def test_worker_names_calls_and_their_questions_alike(tmp_path: Path) -> N
     await claude.run()
     events = [one.event for one in told if isinstance(one, EventFrame)]
     assert ids(events, ToolStarted) == SHOWN[:1]
-    assert claude.permissions.named("call_0") == SHOWN[0]
+    assert claude.permissions.named("call_0", None) == SHOWN[0]
 
 
 def test_transcripts_of_other_programs_are_read_so_too(tmp_path: Path) -> None:
