@@ -63,7 +63,7 @@ class OpenCall(msgspec.Struct, omit_defaults=True):
     output: Output | None = None
     stopped: str | None = None
     end: TaskEnd | None = None  # which came before the result of the call
-    since: str = ""  # when it sent a subagent a message
+    since: str = ""  # when it began a subagent, or sent one a message
 
     @classmethod
     def begun(cls, name: str, turn: str, arguments: dict[str, Any]) -> OpenCall:

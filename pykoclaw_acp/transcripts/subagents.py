@@ -42,6 +42,19 @@ class _Meta(msgspec.Struct, rename="camel"):
 class _Found(msgspec.Struct):
     path: str
     meta: _Meta
+    first: str | None = None
+
+    @property
+    def begun(self) -> str:
+        """The time of its first entry; empty if it has none."""
+        if self.first is None:
+            self.first = ""
+            with contextlib.suppress(OSError), opened(self.path) as descriptor:
+                for line in lines.read(descriptor, 0, os.fstat(descriptor).st_size):
+                    if (entry := entries.decode(line.text)) is not None:
+                        self.first = (entry.timestamp or "")[:MOST_TIME]
+                        break
+        return self.first
 
 
 class Subagents:
@@ -54,12 +67,12 @@ class Subagents:
         self._folder = os.path.join(path.removesuffix(".jsonl"), "subagents")
         self._projects = os.path.dirname(os.path.dirname(path))
         self._translation = translation
-        self._found: dict[str, _Found] = {}  # by their calls, and by their ids
-        self.since: dict[str, str] = {}  # when calls sent a subagent a message
+        self._found: dict[str, _Found] = {}  # by their ids
+        self.since: dict[str, str] = {}  # when calls began subagents, or sent them messages
 
     def begun(self, call: str, name: str, entry: Entry) -> None:
-        """A call was made: one that sends a subagent on is about what that does from now on."""
-        if name == tasks.MESSAGE and entry.timestamp is not None:
+        """A call was made: one of a subagent is about what that does from now on."""
+        if name in (*tasks.AGENTS, tasks.MESSAGE) and entry.timestamp is not None:
             self.since[call] = entry.timestamp[:MOST_TIME]
 
     def end_tools(self, results: Sequence[ToolResult], entry: Entry) -> list[Event]:
@@ -100,7 +113,7 @@ class Subagents:
         agents = (*tasks.AGENTS, tasks.MESSAGE)
         if call not in translation.running or name not in agents or not left:
             return []
-        found = self._find(call, name)
+        found = self._find(call, name, end)
         if found is None:
             return []
         translation.long.known.named_agent(call, found.meta.agent_type, found.meta.description)
@@ -156,25 +169,36 @@ class Subagents:
             events += self._end_task(ended and ids.of(ended), how, entry, left)
         return events
 
-    def _find(self, call: str, name: str) -> _Found | None:
-        if name == tasks.MESSAGE:
-            task = self._translation.long.known.calls.get(call)
-            call = "" if task is None else task.id
-        if call not in self._found:
+    def _find(self, call: str, name: str, end: Entry) -> _Found | None:
+        """The subagent of this call, which ends with this entry: the one that its result names, or
+        the first that has begun meanwhile.
+        """
+        if not self._found:
             with contextlib.suppress(OSError), os.scandir(self._folder) as files:
                 names = [one.name for one in files if one.name.endswith(_META)]
                 for one in names[:MOST_FILES]:
                     self._note(os.path.join(self._folder, one))
-        return self._found.get(call) or self._found.get(given(call))
+        task = self._translation.long.known.calls.get(call)
+        told = entries.details(end)
+        agent = told.get("agentId") if isinstance(told, dict) else None
+        found = self._found.get(str(task.id if task is not None and task.id else agent))
+        if name == tasks.MESSAGE:
+            return found
+        those = [one for one in self._found.values() if one.meta.tool_use_id in (call, given(call))]
+        if found in those:
+            return found
+        if len(those) > 1:  # of one id, which is used again
+            since, until = self.since.get(call, ""), end.timestamp
+            those = [one for one in those if since <= one.begun <= (until or one.begun)]
+        return min(those, key=lambda one: one.begun, default=None)
 
     def _note(self, path: str) -> None:
         unreadable = (OSError, msgspec.MsgspecError, UnicodeError, RecursionError)
         with contextlib.suppress(*unreadable), opened(path) as descriptor:
             meta = msgspec.json.decode(os.read(descriptor, MOST_META), type=_Meta)
             path = path.removesuffix(_META)
-            found = _Found(f"{path}.jsonl", meta)
-            self._found[self._ids.of(meta.tool_use_id)] = found
-            self._found[os.path.basename(path).removeprefix("agent-")] = found
+            agent = os.path.basename(path).removeprefix("agent-")
+            self._found[agent] = _Found(f"{path}.jsonl", meta)
 
 
 def _renamed(results: Sequence[ToolResult], ids: CallIds) -> list[ToolResult]:

@@ -264,3 +264,35 @@ def test_two_subagents_calls_of_one_id_are_two(tmp_path: Path) -> None:
     assert {given(one) for one in begun} == {"call_0", "call_1"}
     parents = [one.parent_id for one in events if isinstance(one, ToolStarted)][2:]
     assert parents == [SHOWN[0]] * 2 + ["call_1-11111111"] * 2
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("turn", [FIRST, SECOND])
+def test_each_subagent_of_one_id_shows_its_work(turn: str, named: bool, tmp_path: Path) -> None:
+    """Also in one `turn`. `named`: results name subagents; those of calls that failed do not."""
+    transcript = Transcript(tmp_path / "t.jsonl")
+    agents = ("b1", "", "a2", "c3")  # the second call begins none
+    times = [f"2026-01-01T00:00:0{second}.000Z" for second in range(9)]
+    for n, agent in enumerate(agents):
+        if n == 0 or (n == 1 and turn == SECOND):
+            transcript.prompt("Look.", (FIRST, SECOND)[n])
+        block = {"type": "tool_use", "id": "call_0", "name": "Agent", "input": {"prompt": "Look."}}
+        transcript.assistant(block, None, timestamp=times[2 * n])
+        if agent:
+            own = subagent(transcript, agent, "call_0")
+            own.say(f"I am {agent}.", timestamp=times[2 * n])
+            own.call("call_0", command=f"ls {agent}")
+            own.result("call_0")
+        details = {"status": "completed", "content": [], "agentId": agent}
+        more = {"toolUseResult": details} if named and agent else {}
+        transcript.result("call_0", "fine", timestamp=times[2 * n + 1], **more)
+    events = Reading(transcript).look()
+    started = [one for one in events if isinstance(one, ToolStarted)]
+    calls = [one.tool_call_id for one in started if one.parent_id is None]
+    assert len(set(calls)) == len(agents)
+    assert [(one.parent_id, one.input) for one in started if one.parent_id is not None] == [
+        (call, {"command": f"ls {agent}"})
+        for call, agent in zip(calls, agents, strict=True)
+        if agent
+    ]
+    assert sorted(ids(events, ToolEnded)) == sorted(ids(events, ToolStarted))
