@@ -39,6 +39,7 @@ async def close(
         except BaseException:
             session.record.closed = session.record.closed and was
             raise
+        session.closed_for.add(by)
         for one in session.subscriptions:
             one.leaves |= by is None or one.client is by or one.reader is None
         session.early.suspend()
@@ -66,6 +67,7 @@ async def reopen(session: Session, store: SessionStore, moved_from: str | None =
     if session.intake.ends:
         raise SessionNotFound(session.id)
     session.record.closed = False
+    session.closed_for.clear()
     said = []
     if moved_from is not None:
         words = directories.moved(moved_from, session.record.cwd or "")

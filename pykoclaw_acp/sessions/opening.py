@@ -117,13 +117,13 @@ async def load(
         subscription = subscriber.subscription(session, session_id)
         start = subscription.cursor
         if place is not None and await session.log.is_before_window(start, place):
-            subscription = subscriber.subscribe(session, session_id, start, number)
+            subscription = subscriber.subscribe(session, session_id, start, number, opens=True)
             subscription.window = place
     else:
         if subscriber.traits.drops_replay:
             left = await _left(subscriber, session, session_id)
         await subscriber.claim(session, session_id, upto=session.last_seq)
-        subscription = subscriber.subscribe(session, session_id, after=0, number=number)
+        subscription = subscriber.subscribe(session, session_id, 0, number, opens=True)
         subscription.window = place
     subscription.replays_upto = end
     subscription.answered.set()
@@ -167,7 +167,7 @@ async def resume(
         await subscriber.claim(session, session_id, upto=start)
         missed = start < session.last_seq or session.busy
         hold = subscriber.traits.catch_up_pause if missed else 0
-        subscriber.subscribe(session, session_id, start, hold=hold)
+        subscriber.subscribe(session, session_id, start, hold=hold, opens=True)
     elif before is not None and is_subscribed:
         before.left = Left(before.cursor)
         certain = subscriber.certain(session, before)
@@ -252,7 +252,7 @@ def _go_on(subscriber: Subscriber, session: Session, session_id: str, left: Left
     seam = left.seam()
     missed = left.seq < session.last_seq or session.busy or (seam is not None and seam.lacks_block)
     hold = subscriber.traits.catch_up_pause if missed else 0
-    subscription = subscriber.subscribe(session, session_id, left.seq, hold=hold)
+    subscription = subscriber.subscribe(session, session_id, left.seq, hold=hold, opens=True)
     ends = missed and subscriber.traits.ends_lines
     subscription.inserter, subscription.left = SeamInserter(seam, ends_line=ends), left
     return [partial(_end_line, session, subscription)] if ends else []

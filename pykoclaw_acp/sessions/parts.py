@@ -19,6 +19,7 @@ from pykoclaw_acp.sessions.other_programs import OtherPrograms
 from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.permissions.trusted_elsewhere import TrustedElsewhere
 from pykoclaw_acp.sessions.ports import (
+    Client,
     Journal,
     Transcripts,
     TurnLocks,
@@ -68,6 +69,8 @@ class SessionParts:
         self._state = state = SessionState(record, options, journal)
         self.log = state.log
         self.subscriptions = state.subscriptions
+        self.closed_for: set[Client | None] = set()
+        """Who has closed it since it was opened last; None: it is closed for all."""
         self._journal = journal
         self._workers = workers
         self._tasks = Tasks()

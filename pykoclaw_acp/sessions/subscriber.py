@@ -78,12 +78,13 @@ class Subscriber:
 
     def subscribe(
         self, session: Session, session_id: str, after: int, number: int = 0, hold: float = 0, *,
-        seen: int | None = None,
+        seen: int | None = None, opens: bool = False,
     ) -> Subscription:  # fmt: skip
         """Subscribe the client to the session's log after `after`; `number` and `hold` as in
         Subscription.
 
-        `seen`: position the client has certainly seen; None: `after`.
+        `seen`: position the client has certainly seen; None: `after`. `opens`: it has opened the
+        session, which others may have closed for themselves since.
         """
         previous = self.subscriptions.pop(session_id, None)
         made = self.subscriptions[session_id] = session.subscribe(
@@ -92,7 +93,8 @@ class Subscriber:
         made.reader = self._reader
         made.given = self._given
         made.pace = self.pace
-        made.leaves = session.record.closed  # a close that came while the client opened it takes it
+        stays = opens and session.closed_for.isdisjoint({None, self.client})
+        made.leaves = session.record.closed and not stays
         self.sessions.confirmations.note(session_id, self._reader, after if seen is None else seen)
         if previous is not None:
             made.own = session.untold(previous.own)
@@ -137,7 +139,7 @@ class Subscriber:
         if before is None or before is replay:
             self.client.stop_updates(session_id)
             return
-        made = self.subscribe(session, session_id, before.cursor, seen=0)
+        made = self.subscribe(session, session_id, before.cursor, seen=0, opens=True)
         made.own = before.own | replay.own
 
     def require_current(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from pykoclaw_acp.errors import SessionNotFound, StoreUnavailable
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.sessions.subscriber import Subscriber
+from pykoclaw_acp.tasks import Tasks
 from tests.integration.callers import caller
 from tests.integration.linked import Front, front, new, there, words
 from tests.integration.rig import Rig, rig
@@ -84,24 +87,60 @@ async def test_command_prompt_during_close_is_shown_whole(tmp_path: Path) -> Non
         assert cli.text() == result["text"]
 
 
-async def test_load_that_a_close_overtakes_is_detached(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was found open; its subscription comes after the close."""
+@asynccontextmanager
+async def overtaken(close: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Loads find the session open, and are subscribed after this close, or while it goes on."""
+    real, done = Subscriber.claim, asyncio.Event()
+
+    async def claim(self: Subscriber, *given: Any, **more: Any) -> Any:
+        await close()
+        done.set()
+        return await real(self, *given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Subscriber, "claim", claim)
+        yield
+        await eventually(done.is_set)
+
+
+@pytest.mark.parametrize("over", [True, False])
+async def test_load_overtaken_by_others_close_follows(tmp_path: Path, over: bool) -> None:
     async with rig(tmp_path) as r, front(r, "A") as a, front(r, "B") as b:
         session = await new(a)
-        real, overtaken = Subscriber.claim, asyncio.Event()
 
-        async def claim(self: Subscriber, *given: Any, **more: Any) -> Any:
-            await close(r, a, session, "hang")
-            overtaken.set()
-            return await real(self, *given, **more)
+        async def closed() -> None:
+            await close(r, a, session, "say 1")
+            if over:
+                await a.answer(3)
 
-        with monkeypatch.context() as patch:
-            patch.setattr(Subscriber, "claim", claim)
-            b.call(1, "session/load", sessionId=session, cwd="/", mcpServers=[])
-            await eventually(overtaken.is_set)
+        async with overtaken(closed):
+            await load(b, 1, session)
+        assert b.text().startswith("0 ")
         assert "result" in await a.answer(3)
+        result = await b.result(2, "session/prompt", **words(session, "say 3"))
+        assert result["stopReason"] == "end_turn"
+        assert b.text().endswith("0 1 2 ")
+        assert not b.rests("detached")
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_load_overtaken_by_its_close_is_detached(tmp_path: Path, own: bool) -> None:
+    """By one of this client, or one for all, as archiving is."""
+    async with rig(tmp_path) as r, front(r, "A") as a, front(r, "B") as b:
+        session = await new(a)
+        a.call(2, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].acked)
+        r.launcher.launched[-1].deaf = True
+        assert b.connection is not None
+        closing = r.sessions.close(r.sessions.live[session], b.connection.client if own else None)
+        tasks = Tasks()
+
+        async def closed() -> None:
+            tasks.start(closing)
+            await there(r, "SELECT 1 FROM acp_sessions WHERE closed_at IS NOT NULL")
+
+        async with overtaken(closed):
+            b.call(1, "session/load", sessionId=session, cwd="/", mcpServers=[])
         await eventually(lambda: b.rests("detached"))
 
 
