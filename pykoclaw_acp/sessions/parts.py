@@ -106,7 +106,8 @@ class SessionParts:
             overdue=Overdue(self.id, journal, workers, queue, times.cancel_grace),
             unclaimed=self.unclaimed, gate=gate, endings=self._endings, choosing=self.choosing,
             environment=self.environment, titling=self._titling, directories=directories,
-            others=self.others, early=self.early, slow=SlowStart(state, workers, background),
+            others=self.others, early=self.early,
+            slow=SlowStart(state, journal, workers, background),
         )  # fmt: skip
         self.steering = Steering(
             state,

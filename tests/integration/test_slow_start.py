@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pykoclaw_acp.channel.options import McpServer
+from pykoclaw_acp.model.condition import DatabaseState
+from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import TurnState
+from pykoclaw_acp.sessions.early_starts import EarlyStarts
 from pykoclaw_acp.sessions.turns import slow_start
+from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
+from tests.integration import trusting
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.rig import Rig, rig
+from tests.integration.rig import Client, Rig, rig
 from tests.integration.wires import Wire, client, load, new, prompt
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within, pass_loop_time, running
+
+
+class Shown(Client):
+    """Keeps what is no part of the log. It takes of both kinds when these are set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+        self.reads, self.reads_notes = asyncio.Event(), asyncio.Event()
+        self.reads.set()
+        self.reads_notes.set()
+
+    async def deliver(self, session_id: str, logged: Logged) -> None:
+        await self.reads.wait()
+        await super().deliver(session_id, logged)
+
+    async def show(self, session_id: str, message_id: str, text: str) -> None:
+        await self.reads_notes.wait()
+        self.notes.append(text.strip())
 
 
 def shown(wire: Wire) -> list[str]:
@@ -78,6 +104,89 @@ async def test_nothing_is_shown_of_turn_that_ended(
         other.begin("session/prompt", **prompt(await new(other), "say 1"))
         await eventually(lambda: shown(other))  # its time began later
         assert shown(wire) == []
+
+
+async def test_nothing_is_shown_below_a_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """About trust in the directory, at which the early start still looks as the prompt comes."""
+    looks, real = asyncio.Event(), WorkspaceGate.without_asking
+
+    async def slow(self: WorkspaceGate, *given: Any) -> Any:
+        await looks.wait()
+        return await real(self, *given)
+
+    monkeypatch.setattr(WorkspaceGate, "without_asking", slow)
+    trusting.act(tmp_path, "touch done")
+    async with trusting.rig(tmp_path) as r:
+        w, follower = await trusting.Working.begin(r, tmp_path), Shown()
+        w.session.subscribe(follower, 0)
+        EarlyStarts(r.sessions.live, r.pool).begin(w.session)
+        turn = await w.prompt()
+        await eventually(lambda: w.session.early.awaited)
+        looks.set()
+        await w.asked()
+        pass_loop_time(slow_start.WAIT)
+        await w.answer(turn, "allow_once")
+        assert follower.notes == []
+
+
+async def test_nothing_is_shown_while_the_database_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That Claude has begun may be known later only."""
+    monkeypatch.setattr(MemoryChannel, "_play", lambda *_: None)
+    async with rig(tmp_path) as r:
+        session, follower = await r.session(), Shown()
+        session.subscribe(follower, 0)
+        await r.prompt(session, "say 1")
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].prompts)
+        for watching in running("watch-store"):
+            watching.cancel()
+        r.database.condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
+        pass_loop_time(slow_start.WAIT)
+        await not_within(lambda: follower.notes)
+        r.database.condition.recovered()
+        await not_within(lambda: follower.notes)  # its time begins anew
+        pass_loop_time(slow_start.WAIT)
+        [note] = await eventually(lambda: follower.notes)
+        assert note.startswith(slow_start.NOT_BEGUN)
+
+
+async def test_nothing_is_shown_amid_a_replay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slow_start, "WAIT", 0)
+    async with rig(tmp_path) as r:
+        session, behind, follower = await r.session(), Shown(), Shown()
+        await r.run(session, "say 1")
+        r.pool.evict(session.id)
+        behind.reads.clear()
+        session.subscribe(behind, 0)
+        session.subscribe(follower, session.last_seq)
+        r.launcher.slow = True
+        turn = await r.prompt(session, "say 1")
+        await eventually(lambda: follower.notes == [slow_start.STARTING])
+        behind.reads.set()
+        r.launcher.launched[-1].ready()
+        await turn.over()
+        await eventually(lambda: behind.text == "0 0 ")
+        assert behind.notes == []
+
+
+async def test_client_that_does_not_read_delays_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slow_start, "WAIT", 0)
+    async with rig(tmp_path) as r:
+        session, stuck, follower = await r.session(), Shown(), Shown()
+        stuck.reads_notes.clear()
+        session.subscribe(stuck, 0)
+        session.subscribe(follower, 0)
+        r.launcher.slow = True
+        await r.prompt(session, "say 1")
+        await eventually(lambda: follower.notes == [slow_start.STARTING], 5)
+        stuck.reads_notes.set()
 
 
 def test_words_name_the_servers_of_the_client() -> None:

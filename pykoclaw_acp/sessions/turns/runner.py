@@ -243,6 +243,7 @@ class TurnRunner:
                 self._slow.watch(turn)
             # Before the look, so that this sees what such a worker lacks.
             await self._unless_cancelled(turn, self._early.over())
+            self._slow.pause()
             if not await self._unless_cancelled(turn, self._look(turn)):
                 return None
             try:
@@ -277,6 +278,7 @@ class TurnRunner:
         notes: list[Event] = []
         await self._environment.returned(turn)
         for _ in range(LOOKS):
+            self._slow.pause()
             wanted = self._environment.options(turn.given)
             options, noted = await self._gate.admit(turn, wanted, self._pause_soon)
             notes += noted

@@ -11,7 +11,9 @@ from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.ports import Workers
+from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.tasks import Tasks
 
 WAIT: Final = 3.0  # s without a sign of Claude
@@ -24,31 +26,59 @@ NOT_BEGUN: Final = "Claude has the prompt, and has not begun to work on it yet."
 class SlowStart:
     """Shows it to a session's clients, once in a turn. The log has nothing of it: it soon says nothing."""
 
-    def __init__(self, state: SessionState, workers: Workers, background: BackgroundTurns) -> None:
+    def __init__(
+        self,
+        state: SessionState,
+        journal: TurnsAndNotes,
+        workers: Workers,
+        background: BackgroundTurns,
+    ) -> None:
         self._state = state
+        self._journal = journal
         self._workers = workers
         self._background = background
-        self._watched = ""  # the last turn
+        self._shown = ""  # the last turn
+        self._watching: asyncio.Task[None] | None = None
         self._tasks = Tasks()
 
     def watch(self, turn: Turn) -> None:
-        """Note that the turn waits for nothing but Claude from now on."""
-        if turn.turn_id != self._watched and not turn.helper:  # its client takes all as the answer
-            self._watched = turn.turn_id
-            asyncio.get_running_loop().call_later(WAIT, self._look, turn)
+        """Note that the turn waits for nothing but Claude from now on, until `pause`."""
+        self.pause()
+        if turn.turn_id != self._shown and not turn.helper:  # its client takes all as the answer
+            self._watching = self._tasks.start(self._watch(turn), name="watch-slow-start")
 
-    def _look(self, turn: Turn) -> None:
+    def pause(self) -> None:
+        """Note that the turn waits for something else than Claude, such as the user."""
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def _watch(self, turn: Turn) -> None:
+        """Show it after `WAIT`, which begins anew while the database cannot be written: a sign of
+        Claude is not seen before it is stored.
+        """
+        calm = False
+        while not calm:
+            await self._journal.writable()
+            troubles = self._journal.troubles
+            await asyncio.wait([turn.ended], timeout=WAIT)
+            calm = troubles == self._journal.troubles
         if not (turn.taken_up or turn.cancelled.is_set() or turn.ended.done() or self._background):
-            self._tasks.start(self._show(turn))
+            self._show(turn)
 
-    async def _show(self, turn: Turn) -> None:
+    def _show(self, turn: Turn) -> None:
+        """Show it to those who have seen all else: others see it too late, or amid a replay."""
+        self._shown = turn.turn_id
         has_worker = self._workers.is_live(self._state.id) or self._workers.has_room
         text = words(turn.state, self._state.options.mcp_servers, has_worker=has_worker)
-        for one in list(self._state.subscriptions):
-            if one.alive and one.answered.is_set():
-                with contextlib.suppress(ConnectionError):
-                    message_id = f"{turn.turn_id}-start-shown"
-                    await one.client.show(one.session_id, message_id, f"\n\n{text}\n\n")
+        for one in self._state.subscriptions:
+            if one.alive and one.answered.is_set() and one.cursor >= self._state.last_seq:
+                showing = _show_to(one, f"{turn.turn_id}-start-shown", text)
+                self._tasks.start(showing, name="show-slow-start")
+
+
+async def _show_to(one: Subscription, message_id: str, text: str) -> None:
+    with contextlib.suppress(ConnectionError):
+        await one.client.show(one.session_id, message_id, f"\n\n{text}\n\n")
 
 
 def words(state: TurnState, servers: tuple[McpServer, ...], *, has_worker: bool) -> str:
