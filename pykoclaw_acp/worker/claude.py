@@ -24,7 +24,7 @@ from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.worker import content, deciding, ending, ignored, raw_frames, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
-from pykoclaw_acp.worker.command_reports import instead_of, shows_servers
+from pykoclaw_acp.worker.command_reports import instead_of
 from pykoclaw_acp.worker.current_turns import CurrentTurns
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.ignored import IgnoredPrompts
@@ -136,10 +136,10 @@ class ClaudeSession:
         await self._interrupts.answered()
         if self.client is not None:
             await self._states.retry(self.client)
-            self._translator.instead = await instead_of(
+            self._translator.instead, servers = await instead_of(
                 self.client, prompt.content, self._states.without_secrets, self._states.account
             )
-            self._states.shown = bool(self._translator.instead) and shows_servers(prompt.content)
+            self._states.shown = prompt.turn_id, servers
         self.turns.expect(prompt.turn_id)
         self._ends.failure = None
         if isinstance(prompt, Steer):

@@ -9,7 +9,7 @@ from claude_agent_sdk import ClaudeSDKClient
 
 from pykoclaw_acp.model.session_environment import shown
 from pykoclaw_acp.worker import server_report, usage_report
-from pykoclaw_acp.worker.server_report import Clean
+from pykoclaw_acp.worker.server_report import NO_REPORT, Clean, Report
 
 _LOGINS: Final = {
     "/login": "Run `pykoclaw-acp login --account {}` in a terminal, then send a prompt; nothing needs a restart.",
@@ -17,23 +17,18 @@ _LOGINS: Final = {
 }
 
 
-def shows_servers(content: Sequence[dict[str, Any]]) -> bool:
-    """Whether the report for this prompt says the states of MCP servers."""
-    return server_report.asked(_words(content)) is not None
-
-
 async def instead_of(
     client: ClaudeSDKClient, content: Sequence[dict[str, Any]], clean: Clean, account: str
-) -> str | None:
-    """The report for a prompt that is one of these commands; None where the CLI's output stays."""
+) -> Report:
+    """The report for a prompt, which is none unless it is one of these commands."""
     words = _words(content)
     if (login := _LOGINS.get(words.strip())) is not None:
-        return login.format(shown(account))
+        return Report(login.format(shown(account)), {})
     if words.strip() == usage_report.COMMAND:
-        return await usage_report.report(client)
+        return Report(await usage_report.report(client), {})
     if (asked := server_report.asked(words)) is not None:
         return await server_report.report(client, *asked, clean, account)
-    return None
+    return NO_REPORT
 
 
 def _words(content: Sequence[dict[str, Any]]) -> str:

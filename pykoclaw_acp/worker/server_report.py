@@ -8,7 +8,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from claude_agent_sdk import ClaudeSDKClient
@@ -42,6 +42,18 @@ Clean = Callable[[str, str], str]
 """An error of a server, by its name, without what may be secret."""
 
 
+class Report(NamedTuple):
+    """What a command shows in place of the CLI's words, which stay for None, and the states of MCP
+    servers in it, by name.
+    """
+
+    words: str | None
+    servers: Mapping[str, str]
+
+
+NO_REPORT: Final = Report(None, {})
+
+
 def asked(words: str) -> tuple[str | None, str] | None:
     """What to do, and with which servers, if a prompt's words are this command."""
     words = words.strip()
@@ -51,16 +63,18 @@ def asked(words: str) -> tuple[str | None, str] | None:
 
 async def report(
     client: ClaudeSDKClient, action: str | None, wanted: str, clean: Clean, account: str
-) -> str | None:
-    """Do `action` with the `wanted` server, then report all; None if the CLI does not know them.
+) -> Report:
+    """Do `action` with the `wanted` server, then report all, unless the CLI does not know them.
     `account`: of the session.
     """
     try:
         lines = await _do(client, action, wanted, clean) if action else []
-        return "\n\n".join([*lines, markdown(await _settled(client), clean, account)])
+        known = await _settled(client)
+        words = "\n\n".join([*lines, markdown(known, clean, account)])
+        return Report(words, {name: str(one.get("status")) for name, one in known.items()})
     except Exception as error:  # noqa: BLE001  the SDK raises bare ones, and an answer may be another
         log.info("The MCP servers are not known", action="mcp_unknown", why=str(error)[:200])
-        return None
+        return NO_REPORT
 
 
 def markdown(servers: Mapping[str, Mapping[str, Any]], clean: Clean, account: str) -> str:

@@ -65,7 +65,8 @@ class ServerStates:
         self._changed = changed
         self._lacking: dict[str, str] = {}  # states by name
         self._hanging: set[str] = set()  # not tried again in this worker
-        self.shown = False  # the answer to the prompt tells the states
+        self.shown: tuple[str, Mapping[str, str]] = "", {}
+        """The states, by name, that the answer to a prompt shows, and its turn."""
         self._opened: set[str] = set()  # whose page to sign in the user has opened
         self._tasks = Tasks()
 
@@ -110,9 +111,13 @@ class ServerStates:
             return []
         self._told |= {keys[name] for name in new}
         details = await _details(client)
-        lines = [self._line(name, details.get(name, {}), client, turn_id) for name in new]
-        words = "\n\n".join(line for line in lines if line)
-        return [note_event(f"{turn_id}-servers", words)] if words and not self.shown else []
+        lines = {name: self._line(name, details.get(name, {}), client, turn_id) for name in new}
+        answering, answer = self.shown
+        shown = answer if answering == turn_id else {}
+        words = "\n\n".join(
+            line for name, line in lines.items() if line and shown.get(name) != states[name]
+        )
+        return [note_event(f"{turn_id}-servers", words)] if words else []
 
     def close(self) -> None:
         """Withdraw what the user was asked."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.worker import command_reports, server_report, usage_report
+from pykoclaw_acp.worker.server_report import Report
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +21,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
 
     async def servers(
         client: object, action: str | None, wanted: str, clean: object, account: str
-    ) -> str:
+    ) -> Report:
         assert account == "work"
         made.append(("servers", action, wanted))
-        return "servers"
+        return Report("servers", {"a": "failed"})
 
     monkeypatch.setattr(usage_report, "report", usage)
     monkeypatch.setattr(server_report, "report", servers)
@@ -33,7 +34,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
 async def shown(*texts: str) -> str | None:
     client: Any = None
     content = [{"type": "text", "text": text} for text in texts]
-    return await command_reports.instead_of(client, content, lambda _, words: words, "work")
+    made = await command_reports.instead_of(client, content, lambda _, words: words, "work")
+    assert bool(made.servers) == (made.words == "servers")
+    return made.words
 
 
 @pytest.mark.parametrize(
@@ -56,12 +59,6 @@ async def test_commands_get_their_own_report(
 async def test_logins_name_the_command_of_a_terminal(command: str) -> None:
     told = str(await shown(f" /{command}\n"))
     assert told.startswith(f"Run `pykoclaw-acp {command} --account work` in a terminal")
-
-
-def test_only_mcp_shows_the_servers() -> None:
-    for words, expected in (("/mcp", True), ("/mcp reconnect a", True), ("/usage", False)):
-        content = [{"type": "text", "text": words}]
-        assert command_reports.shows_servers(content) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from pykoclaw_acp.worker import server_report
 from pykoclaw_acp.worker.command_reports import instead_of
+from pykoclaw_acp.worker.server_report import NO_REPORT, Report
 
 
 class Cli:
@@ -54,9 +55,13 @@ def clean(_: str, words: str) -> str:
     return words.replace("s3cret", "…").replace("\n", " ")
 
 
-async def shown(cli: Cli, words: str) -> str | None:
+async def report(cli: Cli, words: str) -> Report:
     client: Any = cli
     return await instead_of(client, [{"type": "text", "text": words}], clean, "work")
+
+
+async def shown(cli: Cli, words: str) -> str | None:
+    return (await report(cli, words)).words
 
 
 async def test_states_are_a_table() -> None:
@@ -70,6 +75,12 @@ async def test_states_are_a_table() -> None:
         "| off | disabled |  |  |",
     ]
     assert await shown(Cli(), "/mcp") == "There are no MCP servers in this session."
+
+
+async def test_report_says_which_states_it_shows() -> None:
+    states = {"fine": "connected", "bad": "failed", "web": "needs-auth", "off": "disabled"}
+    assert (await report(some(), "/mcp")).servers == states
+    assert (await report(some(), "/mcp enable off")).servers == states | {"off": "connected"}
 
 
 @pytest.mark.parametrize(("connects", "state"), [(True, "connected"), (False, "still connects")])
@@ -152,12 +163,12 @@ async def test_table_says_what_helps_against_refusal() -> None:
 @pytest.mark.parametrize("words", ["Say /mcp", "/mcp please", "/mcpx", "/mcp disable-all", ""])
 async def test_other_words_are_left_to_the_cli(words: str) -> None:
     cli = some()
-    assert await shown(cli, words) is None
+    assert await report(cli, words) == NO_REPORT
     assert cli.asked == []
 
 
 async def test_without_an_answer_the_clis_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     cli = Cli(odd={"status": "failed", "error": "x"})
     monkeypatch.setattr(cli, "get_mcp_status", None)
-    assert await shown(cli, "/mcp") is None
+    assert await report(cli, "/mcp") == NO_REPORT
     assert server_report.HINT in str(await shown(some(), "/mcp"))

@@ -74,9 +74,9 @@ def states(
     return ServerStates(told, options, user or User(), Mock())  # type: ignore[arg-type]
 
 
-async def said(one: ServerStates, cli: Cli) -> str:
+async def said(one: ServerStates, cli: Cli, turn_id: str = "t") -> str:
     """What is said when a turn begins."""
-    events = await one.look(cli.init, cli, "t")  # type: ignore[arg-type]
+    events = await one.look(cli.init, cli, turn_id)  # type: ignore[arg-type]
     assert all(isinstance(event, Text) and event.note for event in events)
     return "".join(event.text for event in events if isinstance(event, Text))
 
@@ -117,12 +117,21 @@ async def test_advice_fits_what_a_server_answered(error: str, told: str) -> None
 
 async def test_what_the_answer_shows_is_not_noted() -> None:
     user = User(links=True)
-    one, cli = states(user), Cli({"a": "failed", "b": "needs-auth"}, a={"error": "Gone"})
-    one.shown = True
-    assert await said(one, cli) == ""
+    cli = Cli({"a": "failed", "b": "needs-auth", "c": "failed"}, a={"error": "Gone"})
+    one = states(user)
+    one.shown = "t", {"a": "failed", "b": "needs-auth", "c": "pending", "d": "connected"}
+    words = await said(one, cli)
+    assert "`c` does not work.**" in words, "the answer says that it still connects"
+    assert words.count("**MCP server") == 1
     await eventually(lambda: user.asked)
-    one.shown = False
-    assert await said(one, cli) == "", "the answer has told it"
+    cli.states["d"] = "failed"
+    words = await said(one, cli, "its own")
+    assert "`d` does not work.**" in words, "it has failed since"
+    assert words.count("**MCP server") == 1, "the answer has told the others"
+    cli.states["a"] = "connected"
+    assert await said(one, cli, "next") == ""
+    cli.states["a"] = "failed"
+    assert "`a` does not work: Gone.**" in await said(one, cli, "last"), "it has failed anew"
 
 
 async def test_each_failure_is_told_once_in_a_session() -> None:
