@@ -11,7 +11,6 @@ from collections import deque
 from typing import Any, Final
 from uuid import uuid4
 
-import structlog
 from claude_agent_sdk import ClaudeSDKClient, Message, ResultMessage, SystemMessage
 from msgspec.structs import replace
 
@@ -28,6 +27,7 @@ from pykoclaw_acp.worker.command_reports import instead_of
 from pykoclaw_acp.worker.current_turns import CurrentTurns
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.ignored import IgnoredPrompts
+from pykoclaw_acp.worker.in_order import InOrder
 from pykoclaw_acp.worker.interrupts import Interrupts
 from pykoclaw_acp.worker.long_work import LongWork
 from pykoclaw_acp.worker.naming_calls import NamedCalls
@@ -36,6 +36,7 @@ from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.reported import Reported
 from pykoclaw_acp.worker.reporting import Reporting
 from pykoclaw_acp.worker.requests import TaskRequests
+from pykoclaw_acp.worker.server_report import NO_REPORT
 from pykoclaw_acp.worker.server_states import ServerStates
 from pykoclaw_acp.worker.servers import STATES, Servers
 from pykoclaw_acp.worker.silence import Silence
@@ -46,8 +47,6 @@ from pykoclaw_acp.worker.translate import is_turn_start
 from pykoclaw_acp.worker.turn_ends import TurnEnds
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
-
-log: Final = structlog.get_logger()
 
 
 class ClaudeSession:
@@ -73,6 +72,7 @@ class ClaudeSession:
         self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))
         said = spec.told.partition(STATES)[2]
         self._states = ServerStates(said, spec.options, self.permissions, self._report_background)
+        self.orders = InOrder(self.prompt, self.choices.choose)
         self._quiet = False  # nobody reads the turn's answer
         self.client: ClaudeSDKClient | None = None  # of the CLI that is connected
         self.stderr: deque[str] = deque(maxlen=20)  # last lines of the CLI
@@ -135,11 +135,11 @@ class ClaudeSession:
         await self.choices.settled()
         await self._interrupts.answered()
         if self.client is not None:
-            await self._states.retry(self.client)
-            self._translator.instead, servers = await instead_of(
-                self.client, prompt.content, self._states.without_secrets, self._states.account
-            )
-            self._states.shown = prompt.turn_id, servers
+            turn_id, states = prompt.turn_id, self._states
+            await self.orders.unless_stopped(turn_id, states.retry(self.client), None)
+            report = instead_of(self.client, prompt.content, states.without_secrets, states.account)
+            made = await self.orders.unless_stopped(turn_id, report, NO_REPORT)
+            self._translator.instead, states.shown = made.words, (turn_id, made.servers)
         self.turns.expect(prompt.turn_id)
         self._ends.failure = None
         if isinstance(prompt, Steer):
@@ -159,6 +159,7 @@ class ClaudeSession:
         goes on by itself, or the subagents. A steering prompt is taken back; if it was taken up, as
         the CLI says a moment later, the turn that did is interrupted.
         """
+        await self.orders.stop(turn_id)
         if (client := self.client) is None:
             return
         turn_id = self.turns.alone or turn_id  # which may have begun since the cancel

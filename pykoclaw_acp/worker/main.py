@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any, Final
 
 import structlog
-from claude_agent_sdk import ClaudeSDKError
 
 from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.database import DatabaseAnswer
@@ -252,6 +251,7 @@ class Worker:
                     await self._command(frame)
         except ValueError as error:
             log.warning("The daemon's channel broke", action="channel_broken", error=str(error))
+        await self._claude.orders.done()  # the next daemon is told of turns that were given
         self._detach()
 
     async def _attach(self, line: SocketLine, hello: Hello) -> None:
@@ -303,18 +303,12 @@ class Worker:
     async def _command(self, frame: ToWorker) -> None:
         if frame.epoch != self._spec.epoch:
             return
-        if isinstance(frame, Prompt | Steer):
-            try:
-                await self._claude.prompt(frame)
-            except ClaudeSDKError as error:
-                log.warning(
-                    "The prompt did not reach Claude", action="prompt_not_sent", error=str(error)
-                )
+        if isinstance(frame, Prompt | Steer | SetMode | SetModel | SetConfig):
+            self._start(self._claude.orders.carry_out(frame))
+            await asyncio.sleep(0)  # it begins before the next frame is taken
         elif isinstance(frame, Interrupt):
             self._start(self._claude.interrupt(frame.turn_id))
-            await asyncio.sleep(0)  # it begins before the next frame is taken
-        elif isinstance(frame, SetMode | SetModel | SetConfig):
-            self._claude.choices.choose(frame)
+            await asyncio.sleep(0)  # as above
         elif isinstance(frame, Answer):
             self._claude.permissions.resolve(frame)
         elif isinstance(frame, Ack):
@@ -328,6 +322,7 @@ class Worker:
             self._start(self._carry_out(frame))
             await asyncio.sleep(0)  # as above
         elif isinstance(frame, Stop):
+            await self._claude.orders.stop()  # a turn that was given is told to have ended
             self._ended.set()
 
     async def _carry_out(self, request: WorkerRequest) -> None:

@@ -23,7 +23,7 @@ from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.model.permissions import Form
 from pykoclaw_acp.model.session_environment import shown
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.tasks import Tasks
+from pykoclaw_acp.tasks import Tasks, told_elsewhere
 from pykoclaw_acp.worker import sdk_private, unreachable
 from pykoclaw_acp.worker.failures import in_one_line
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
@@ -89,12 +89,13 @@ class ServerStates:
             asyncio.create_task(client.reconnect_mcp_server(one), name="reconnect-server"): one
             for one in names
         }
-        done, pending = await asyncio.wait(tries, timeout=RETRY_WAIT)
-        for one in done:
-            one.exception()  # it still does not work: the next turn says so
-        for one in pending:
-            one.cancel()
-            self._hanging.add(tries[one])
+        try:
+            _, pending = await asyncio.wait(tries, timeout=RETRY_WAIT)
+            self._hanging.update(tries[one] for one in pending)
+        finally:
+            for one in tries:
+                one.add_done_callback(told_elsewhere)  # by the next turn
+                one.cancel()
 
     async def look(self, message: Message, client: ClaudeSDKClient, turn_id: str) -> list[Event]:
         """What to tell the user when a turn begins, of which the CLI says this."""

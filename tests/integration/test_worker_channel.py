@@ -28,6 +28,7 @@ from pykoclaw_acp.channel.frames import (
     Ping,
     Place,
     Pong,
+    Prompt,
     Ready,
     Stop,
     ToWorker,
@@ -44,7 +45,16 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.pool.local_whereabouts import ask
 from pykoclaw_acp.system import reaper
-from pykoclaw_acp.worker import main, orphan, outbox, raw_frames, reception
+from pykoclaw_acp.worker import (
+    ending,
+    main,
+    orphan,
+    outbox,
+    raw_frames,
+    reception,
+    server_report,
+    server_states,
+)
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.main import Worker
@@ -96,6 +106,49 @@ class Claude(ClaudeSession):
 
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()
+
+
+class Slow:
+    """A CLI with an MCP server that connects, and connects again, for ever; its turn ends when it is
+    interrupted.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        self.given: list[str] = []
+        self._lines: asyncio.Queue[Message] = asyncio.Queue()
+        monkeypatch.setattr(raw_frames, "received", self._received)
+        monkeypatch.setattr(Claude, "run", ClaudeSession.run)
+        monkeypatch.setattr(ending, "end", self._end)
+
+    def replace(self, claude: Claude) -> None:
+        """Be the session's CLI, as of which the user was told that the server does not work."""
+        claude.client = cast("ClaudeSDKClient", self)
+        claude._states._lacking["slow"] = server_states.FAILED  # noqa: SLF001
+
+    async def get_mcp_status(self) -> dict[str, Any]:
+        self.asked.append("states")
+        return {"mcpServers": [{"name": "slow", "status": "pending"}]}
+
+    async def reconnect_mcp_server(self, name: str) -> None:
+        self.asked.append(f"reconnect {name}")
+        await asyncio.Event().wait()
+
+    async def query(self, prompts: AsyncIterator[dict[str, Any]]) -> None:
+        self.given += [one["uuid"] async for one in prompts]
+
+    async def interrupt(self) -> None:
+        if self.given:
+            aborted = result(terminal_reason="aborted_tools", user_message_uuids=self.given)
+            self._lines.put_nowait(aborted)
+
+    async def _end(self, *_: object, **__: object) -> None:
+        await self.interrupt()
+        await eventually(self._lines.empty)
+
+    async def _received(self, *_: object) -> AsyncIterator[tuple[Message, raw_frames.RawFrame]]:
+        while True:
+            yield await self._lines.get(), raw_frames.NO_FRAME
 
 
 class Rig:
@@ -488,6 +541,49 @@ async def test_giving_up_without_turn_spoils_no_later_turn(
         assert isinstance(ended, TurnEnded)
         assert ended.error is None
         await daemon.line.close()
+
+
+@pytest.mark.parametrize(
+    "by", [Interrupt(epoch=3, turn_id="t"), Stop(epoch=3)], ids=lambda one: type(one).__name__
+)
+@pytest.mark.parametrize(("words", "waits"), [("/mcp", "states"), ("Hi.", "reconnect slow")])
+async def test_stop_ends_what_prompt_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: ToWorker, words: str, waits: str
+) -> None:
+    cli = Slow(monkeypatch)
+    monkeypatch.setattr(server_report, "SETTLE", 60.0)
+    monkeypatch.setattr(server_states, "RETRY_WAIT", 60.0 if words == "Hi." else 0.01)
+    async with worker(tmp_path) as rig:
+        cli.replace(rig.claude)
+        daemon = await rig.connect()
+        await daemon.ready()
+        await daemon.send(Prompt(epoch=3, turn_id="t", content=[{"type": "text", "text": words}]))
+        await eventually(lambda: waits in cli.asked)
+        await daemon.send(by)
+        ended = await daemon.receive()
+        assert isinstance(ended, TurnEnded)
+        assert (ended.turn_id, ended.stop_reason, cli.given) == ("t", "cancelled", ["t"])
+        await daemon.line.close()
+
+
+async def test_next_daemon_knows_prompt_that_waited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli = Slow(monkeypatch)
+    monkeypatch.setattr(server_states, "RETRY_WAIT", 0.3)
+    async with worker(tmp_path) as rig:
+        cli.replace(rig.claude)
+        first = await rig.connect()
+        await first.ready()
+        await first.send(Prompt(epoch=3, turn_id="t", content=[{"type": "text", "text": "Hi."}]))
+        await eventually(lambda: cli.asked)
+        await first.line.close()
+        second = await rig.connect()
+        ready = await second.ready()
+        assert (ready.turn_id, ready.running, cli.given) == ("t", ["t"], ["t"])
+        await second.send(Interrupt(epoch=3, turn_id="t"))
+        assert isinstance(await second.receive(), TurnEnded)
+        await second.line.close()
 
 
 async def test_tools_get_time_unless_a_daemon_waits(

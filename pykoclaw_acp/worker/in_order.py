@@ -1,0 +1,78 @@
+"""What the daemon gives in an order that counts, prompts and choices: each is carried out after those
+before it, while other frames go on being read.
+
+A prompt may wait for MCP servers for many seconds, until its turn is interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+import structlog
+from claude_agent_sdk import ClaudeSDKError
+
+from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
+from pykoclaw_acp.channel.frames import Prompt
+from pykoclaw_acp.channel.steering import Steer
+
+T = TypeVar("T")
+Setting = SetMode | SetModel | SetConfig
+
+log: Final = structlog.get_logger()
+
+
+class InOrder:
+    """Prompts and choices that are to be carried out, by `prompt` and `choose`."""
+
+    def __init__(
+        self,
+        prompt: Callable[[Prompt | Steer], Awaitable[None]],
+        choose: Callable[[Setting], None],
+    ) -> None:
+        self._prompt = prompt
+        self._choose = choose
+        self._order = asyncio.Lock()  # first come, first served
+        self._stops: dict[str, asyncio.Event] = {}
+
+    async def carry_out(self, frame: Prompt | Steer | Setting) -> None:
+        """Carry out the frame, after those before it."""
+        if not isinstance(frame, Prompt | Steer):
+            async with self._order:
+                self._choose(frame)
+            return
+        self._stops[frame.turn_id] = asyncio.Event()
+        try:
+            async with self._order:
+                await self._prompt(frame)
+        except ClaudeSDKError as error:
+            log.warning(
+                "The prompt did not reach Claude", action="prompt_not_sent", error=str(error)
+            )
+        finally:
+            self._stops.pop(frame.turn_id, None)
+
+    async def unless_stopped(self, turn_id: str, wait: Coroutine[Any, Any, T], otherwise: T) -> T:
+        """What the turn's prompt waits for; `otherwise` as soon as the turn is interrupted."""
+        stop = self._stops.get(turn_id, asyncio.Event())
+        waiting = asyncio.create_task(wait, name="prepare-prompt")
+        stopping = asyncio.create_task(stop.wait(), name="prompt-stopped")
+        try:
+            await asyncio.wait([waiting, stopping], return_when=asyncio.FIRST_COMPLETED)
+            return waiting.result() if waiting.done() else otherwise
+        finally:
+            waiting.cancel()
+            stopping.cancel()
+
+    async def done(self) -> None:
+        """Return when all that was given was carried out."""
+        async with self._order:
+            pass
+
+    async def stop(self, turn_id: str | None = None) -> None:
+        """Let the prompt of this turn, or each prompt, wait no more; return when it was sent."""
+        if found := [one for name, one in self._stops.items() if turn_id in (None, name)]:
+            for one in found:
+                one.set()
+            await self.done()
