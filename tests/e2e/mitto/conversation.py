@@ -126,6 +126,8 @@ class Conversation:
         """
         if self._registered is None or asyncio.get_running_loop().time() < self._registered:
             return
+        if update.get("messageId", "").endswith("-start-shown"):  # on a busy machine
+            return
         match update["sessionUpdate"]:
             case "agent_message_chunk":
                 if update["content"]["type"] == "text":  # others are dropped silently
