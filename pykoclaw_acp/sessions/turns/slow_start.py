@@ -16,7 +16,7 @@ from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.tasks import Tasks
 
-WAIT: Final = 3.0  # s without a sign of Claude
+WAIT: Final = 5.0  # s without a sign of Claude
 
 NO_ROOM: Final = "Claude has not started yet: as many workers run as may, and all of them are busy."
 STARTING: Final = "Claude is still starting."

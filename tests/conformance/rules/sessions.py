@@ -197,8 +197,8 @@ def _told(recording: Recording, session: str) -> list[tuple[str, str]]:
     told: list[tuple[str, str]] = []
     for one, update in recording.updates(*HISTORY):
         kind = update["sessionUpdate"]
-        if one != session:
-            continue
+        if one != session or str(update.get("messageId")).endswith("-start-shown"):
+            continue  # the latter tells of a busy machine
         if kind.endswith("_chunk"):
             words = update["content"].get("text", "")
             if told and told[-1][0] == kind:
