@@ -72,7 +72,7 @@ class ClaudeSession:
         self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))
         said = spec.told.partition(STATES)[2]
         self._states = ServerStates(said, spec.options, self.permissions, self._report_background)
-        self.orders = InOrder(self.prompt, self.choices.choose)
+        self.orders = InOrder(self.prompt)
         self._quiet = False  # nobody reads the turn's answer
         self.client: ClaudeSDKClient | None = None  # of the CLI that is connected
         self.stderr: deque[str] = deque(maxlen=20)  # last lines of the CLI

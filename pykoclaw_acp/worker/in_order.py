@@ -1,5 +1,5 @@
-"""What the daemon gives in an order that counts, prompts and choices: each is carried out after those
-before it, while other frames go on being read.
+"""Prompts in the order in which the daemon gives them: each is sent after those before it, while other
+frames go on being read.
 
 A prompt may wait for MCP servers for many seconds, until its turn is interrupted.
 """
@@ -13,35 +13,24 @@ from typing import Any, Final, TypeVar
 import structlog
 from claude_agent_sdk import ClaudeSDKError
 
-from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.frames import Prompt
 from pykoclaw_acp.channel.steering import Steer
 
 T = TypeVar("T")
-Setting = SetMode | SetModel | SetConfig
 
 log: Final = structlog.get_logger()
 
 
 class InOrder:
-    """Prompts and choices that are to be carried out, by `prompt` and `choose`."""
+    """Prompts that are to be sent, by `prompt`."""
 
-    def __init__(
-        self,
-        prompt: Callable[[Prompt | Steer], Awaitable[None]],
-        choose: Callable[[Setting], None],
-    ) -> None:
+    def __init__(self, prompt: Callable[[Prompt | Steer], Awaitable[None]]) -> None:
         self._prompt = prompt
-        self._choose = choose
         self._order = asyncio.Lock()  # first come, first served
         self._stops: dict[str, asyncio.Event] = {}
 
-    async def carry_out(self, frame: Prompt | Steer | Setting) -> None:
-        """Carry out the frame, after those before it."""
-        if not isinstance(frame, Prompt | Steer):
-            async with self._order:
-                self._choose(frame)
-            return
+    async def carry_out(self, frame: Prompt | Steer) -> None:
+        """Send the prompt, after those before it."""
         self._stops[frame.turn_id] = asyncio.Event()
         try:
             async with self._order:

@@ -303,12 +303,14 @@ class Worker:
     async def _command(self, frame: ToWorker) -> None:
         if frame.epoch != self._spec.epoch:
             return
-        if isinstance(frame, Prompt | Steer | SetMode | SetModel | SetConfig):
+        if isinstance(frame, Prompt | Steer):
             self._start(self._claude.orders.carry_out(frame))
             await asyncio.sleep(0)  # it begins before the next frame is taken
         elif isinstance(frame, Interrupt):
             self._start(self._claude.interrupt(frame.turn_id))
             await asyncio.sleep(0)  # as above
+        elif isinstance(frame, SetMode | SetModel | SetConfig):
+            self._claude.choices.choose(frame)
         elif isinstance(frame, Answer):
             self._claude.permissions.resolve(frame)
         elif isinstance(frame, Ack):
