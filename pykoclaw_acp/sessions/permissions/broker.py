@@ -62,8 +62,8 @@ class Broker:
         self._store = store
         self._workers = workers
         self._times = times
-        self._unsettled: dict[str, PendingRequest] = {}
-        self.away = Away(state, store, times, self._unsettled)
+        self._pending: dict[str, PendingRequest] = {}
+        self.away = Away(state, store, times, self._pending)
         self._parked_answers = ParkedAnswers()
         self._settler = Settler(state, store, self._parked_answers)
         self._restored: set[str] = set()
@@ -71,7 +71,7 @@ class Broker:
     @property
     def pending_ids(self) -> list[str]:
         """Ids of the requests that are pending, parked ones too."""
-        return list(self._unsettled)
+        return list(self._pending)
 
     def still_offered(self, request: PermissionRequest) -> PermissionRequest:
         """The request as the session may ask it now."""
@@ -80,7 +80,7 @@ class Broker:
     def asks_for(self, turn_id: str) -> bool:
         """Whether the turn waits for an answer; not once it has given up its worker for that."""
         return any(
-            one.request.turn_id == turn_id and not one.parking for one in self._unsettled.values()
+            one.request.turn_id == turn_id and not one.parking for one in self._pending.values()
         )
 
     # --- requests come and go
@@ -129,17 +129,17 @@ class Broker:
     async def interrupt_orphans(self, asked: Collection[str]) -> None:
         """Close restored requests that are not among those which the adopted worker has open."""
         orphans, self._restored = self._restored.difference(asked), set()
-        for ask_id in orphans & self._unsettled.keys():
+        for ask_id in orphans & self._pending.keys():
             await self._interrupt(ask_id)
 
     async def interrupt_all(self) -> None:
         """Close the requests that a worker waited for: it is gone."""
-        for ask_id in list(self._unsettled):
+        for ask_id in list(self._pending):
             await self._interrupt(ask_id)
 
     def withdraw(self, ask_id: str) -> None:
         """Close a request whose row is settled already; a parked one stays."""
-        one = self._unsettled.get(ask_id)
+        one = self._pending.get(ask_id)
         if one is None:
             return
         if one.parking:
@@ -149,7 +149,7 @@ class Broker:
 
     def withdraw_parked(self) -> None:
         """Close the parked requests, whose rows are settled already."""
-        for one in list(self._unsettled.values()):
+        for one in list(self._pending.values()):
             if one.parking and not one.decision.done():
                 self._withdraw(one)
 
@@ -160,7 +160,7 @@ class Broker:
             one.settlement.cancel()
 
     async def _interrupt(self, ask_id: str) -> None:
-        one = self._unsettled.get(ask_id)  # a client may have answered it while another was settled
+        one = self._pending.get(ask_id)  # a client may have answered it while another was settled
         if one is not None and not one.parking and not one.request.workspaces:
             await self._store.settle(Settlement(ask_id, RequestOutcome.INTERRUPTED))
             self.withdraw(ask_id)
@@ -171,7 +171,7 @@ class Broker:
         """Ask a client that came what is pending, and stop the away clocks; a form that it cannot
         show does not wait long for another one.
         """
-        for one in self._unsettled.values():
+        for one in self._pending.values():
             if not audience.can_ask(self._state.subscriptions, subscription, one.request):
                 self.away.hasten_unsupported(one)
                 continue
@@ -181,7 +181,7 @@ class Broker:
 
     def drop_client(self, subscription: Subscription) -> None:
         """Withdraw what a client is asked that stays, and whose subscription ends."""
-        for one in self._unsettled.values():
+        for one in self._pending.values():
             if subscription in one.asking and not one.decision.done():
                 one.asking.pop(subscription).cancel()
                 subscription.client.close_request(one.request.ask_id)
@@ -194,7 +194,7 @@ class Broker:
 
     def hasten(self, ask_id: str) -> None:
         """Note of a request that was restored that nobody stands behind its prompt."""
-        one = self._unsettled[ask_id]
+        one = self._pending[ask_id]
         one.alone = True
         if one.clock.waits:
             self.away.start(one)
@@ -202,11 +202,11 @@ class Broker:
     @property
     def trust_requests(self) -> list[PermissionRequest]:
         """Pending trust requests."""
-        return [one.request for one in self._unsettled.values() if one.request.workspaces]
+        return [one.request for one in self._pending.values() if one.request.workspaces]
 
     def trust(self, ask_id: str, by: str) -> None:
         """Settle a pending trust request: `by` has trusted what it asks about, elsewhere."""
-        if (one := self._unsettled.get(ask_id)) is not None and not one.decision.done():
+        if (one := self._pending.get(ask_id)) is not None and not one.decision.done():
             one.trusted = True
             one.decide(Decision(RequestOutcome.SELECTED, decisions.ALLOW_ALWAYS, by))
 
@@ -214,7 +214,7 @@ class Broker:
         """Wait until a pending request is settled; returns its decision when that is in the
         database.
         """
-        one = self._unsettled[ask_id]
+        one = self._pending[ask_id]
         assert one.settlement is not None
         await asyncio.wait([one.settlement])
         if one.settlement.cancelled() or not one.settlement.result().recorded:
@@ -224,7 +224,7 @@ class Broker:
     async def drop_trust_request(self, turn_id: str) -> None:
         """Close the trust request of a turn that does not wait for it any more."""
         request = self.trust_request(turn_id)
-        if request is not None and not self._unsettled[request.ask_id].decision.done():
+        if request is not None and not self._pending[request.ask_id].decision.done():
             await self._store.settle(Settlement(request.ask_id, RequestOutcome.INTERRUPTED))
             self.withdraw(request.ask_id)
 
@@ -239,7 +239,7 @@ class Broker:
         Raises InvalidParams for an option that was not offered, InvalidRequest if the request is
         not pending any more, and InternalError if the decision could not be recorded.
         """
-        one = self._unsettled.get(ask_id)
+        one = self._pending.get(ask_id)
         if one is None or one.decision.done() or one.settlement is None:
             raise InvalidRequest(NOT_PENDING)
         request = self.still_offered(one.request)
@@ -307,14 +307,14 @@ class Broker:
     def _add(self, epoch: int, request: PermissionRequest, seq: int, since: int) -> PendingRequest:
         loop = asyncio.get_running_loop()
         clock = AwayClock(self._times, self._store.clock, lambda policy: self.away.act(one, policy))
-        one = self._unsettled[request.ask_id] = PendingRequest(
+        one = self._pending[request.ask_id] = PendingRequest(
             epoch, request, seq, since, clock, loop.create_future()
         )
         return one
 
     def _close(self, one: PendingRequest, decision: Decision | None = None) -> None:
         """Remove the request, and tell the clients that it is settled, and how; None: withdrawn."""
-        self._unsettled.pop(one.request.ask_id, None)
+        self._pending.pop(one.request.ask_id, None)
         one.stop_timers()
         for asking in one.asking.values():
             asking.cancel()
