@@ -371,17 +371,23 @@ async def test_no_copies_are_wanted_of_unsent_prompt(
             await rewinding(r).rewind(session, unsent.turn_id, files=True, dry=False)
 
 
+async def edited_and_moved(r: Rig, tmp_path: Path) -> tuple[Session, Path]:
+    """A session in whose directory Claude has changed a file, and where that is now."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    session = await r.sessions.create(str(old), (), ())
+    await r.run(session, "say 1")
+    await session.log.tell([ToolStarted("write", "Write", "a.txt", "edit")])
+    old.rename(new)
+    return session, new
+
+
 async def test_files_from_before_a_move_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The CLI puts none back in the new place; others it does, and memory is rewound without files."""
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.mkdir()
     async with rig(tmp_path) as r:
-        session = await r.sessions.create(str(old), (), ())
-        await r.run(session, "say 1")
-        await session.log.tell([ToolStarted("write", "Write", "a.txt", "edit")])
-        old.rename(new)
+        session, new = await edited_and_moved(r, tmp_path)
         await r.sessions.reopen(session, str(new), (), ())
         elsewhere = Copies([str(tmp_path / "newer")])
         monkeypatch.setattr(session.requests, "rewind_files", elsewhere)
@@ -402,13 +408,8 @@ async def test_move_is_noted_with_its_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The daemon dies right after that."""
-    old, new = tmp_path / "old", tmp_path / "new"
-    old.mkdir()
     async with rig(tmp_path) as r:
-        session = await r.sessions.create(str(old), (), ())
-        await r.run(session, "say 1")
-        await session.log.tell([ToolStarted("write", "Write", "a.txt", "edit")])
-        old.rename(new)
+        session, new = await edited_and_moved(r, tmp_path)
         with monkeypatch.context() as patch, contextlib.suppress(StoreClosed):
             patch.setattr(r.journal, "append", AsyncMock(side_effect=StoreClosed("It is dead.")))
             await r.sessions.reopen(session, str(new), (), ())

@@ -193,15 +193,21 @@ async def test_session_without_its_directory_is_read_only(tmp_path: Path) -> Non
         assert len(launches(r)) == 2, "Claude is still in the directory that was deleted"
 
 
+async def prompted(wire: Wire, cwd: Path) -> dict[str, str]:
+    """The parameter that names a session of this directory, which has had a prompt."""
+    made = await opened(wire, "session/new", cwd=str(cwd))
+    session = {"sessionId": made["result"]["sessionId"]}
+    await wire.call("session/prompt", **prompt(session["sessionId"], "say 1"))
+    return session
+
+
 async def test_one_of_two_clients_moves_a_session(tmp_path: Path) -> None:
     """Both ask at once, with directories of their own: the second one is refused."""
     old, new, newer = (tmp_path / name for name in ("old", "new", "newer"))
     for each in (tmp_path / "data", old, new, newer):
         each.mkdir()
     async with rig(tmp_path / "data") as r, client(r) as wire, client(r) as other:
-        made = await opened(wire, "session/new", cwd=str(old))
-        session = {"sessionId": made["result"]["sessionId"]}
-        await wire.call("session/prompt", **prompt(session["sessionId"], "say 1"))
+        session = await prompted(wire, old)
         old.rmdir()
         answers = await asyncio.gather(
             opened(wire, "session/load", **session, cwd=str(new)),
@@ -219,9 +225,7 @@ async def test_session_follows_a_project_that_moved(tmp_path: Path, method: str)
     (tmp_path / "data").mkdir()
     old.mkdir()
     async with rig(tmp_path / "data") as r, client(r) as wire, client(r) as other:
-        made = await opened(wire, "session/new", cwd=str(old))
-        session = {"sessionId": made["result"]["sessionId"]}
-        await wire.call("session/prompt", **prompt(session["sessionId"], "say 1"))
+        session = await prompted(wire, old)
         new.mkdir()
         refused = (await opened(wire, method, **session, cwd=str(new)))["error"]
         assert refused["code"] == -32602
