@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 import structlog
@@ -10,6 +9,7 @@ import structlog
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
+from pykoclaw_acp.sessions.turns import undisturbed
 from pykoclaw_acp.sessions.turns.queue import TurnQueue
 
 log: Final = structlog.get_logger()
@@ -38,10 +38,9 @@ class Overdue:
         steering prompt up: the turn that runs is another, which nobody may have cancelled.
         """
         while not turn.ended.done():
-            await self._journal.writable()
-            troubles, untaken = self._journal.troubles, self._queue.is_untaken(turn)
-            await asyncio.wait([turn.ended], timeout=self._grace)
-            if untaken or troubles != self._journal.troubles or turn.ended.done():
+            untaken = self._queue.is_untaken(turn)
+            seen = await undisturbed.wait(self._journal, turn, self._grace)
+            if untaken or not seen or turn.ended.done():
                 continue
             log.warning(
                 "The turn did not stop; its worker is killed",

@@ -14,6 +14,7 @@ from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.subscription import Subscription
+from pykoclaw_acp.sessions.turns import undisturbed
 from pykoclaw_acp.tasks import Tasks
 
 WAIT: Final = 5.0  # s without a sign of Claude
@@ -56,12 +57,8 @@ class SlowStart:
         """Show it after `WAIT`, which begins anew while the database cannot be written: a sign of
         Claude is not seen before it is stored.
         """
-        calm = False
-        while not calm:
-            await self._journal.writable()
-            troubles = self._journal.troubles
-            await asyncio.wait([turn.ended], timeout=WAIT)
-            calm = troubles == self._journal.troubles
+        while not await undisturbed.wait(self._journal, turn, WAIT):
+            pass
         if not (turn.taken_up or turn.cancelled.is_set() or turn.ended.done() or self._background):
             self._show(turn)
 
