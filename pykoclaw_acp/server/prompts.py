@@ -67,12 +67,8 @@ async def steer(call: Call, params: PromptParams) -> SteeringResult:
     if accepted is None:
         return SteeringResult(outcome=turn_steering.INJECTED)
     session, turn = accepted
-    is_new = turn_steering.result(turn) == turn_steering.NEW
-    return SteeringResult(
-        outcome=turn_steering.NEW
-        if is_new and not session.steering.was_given(turn)
-        else turn_steering.INJECTED
-    )
+    waits = session.steering.was_given(turn) or turn_steering.result(turn) != turn_steering.NEW
+    return SteeringResult(outcome=turn_steering.INJECTED if waits else turn_steering.NEW)
 
 
 async def _accept(

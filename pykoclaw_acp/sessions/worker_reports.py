@@ -135,21 +135,23 @@ class WorkerReports:
         if isinstance(frame, PermissionRequest):
             return decisions.still_offered(frame, self._state.record.options)
         if isinstance(frame, EventFrame) and isinstance(frame.event, ToolEnded):
-            return msgspec.structs.replace(frame, event=self._named(frame.event, frame.turn_id))
+            return self._named(frame, frame.event)
         return frame
 
-    def _named(self, ended: ToolEnded, turn_id: str | None) -> ToolEnded:
-        """The end of a call, with the client that has refused it."""
-        turn = self._queue.running(turn_id or "")
-        by = self._state.refusals.get(ended.tool_call_id)
-        place = self._state.acted_in(by, turn.client if turn else None) if by else ""
+    def _named(self, frame: EventFrame, ended: ToolEnded) -> EventFrame:
+        """The end of a call, with the client that has refused it, if that is to be said."""
+        if (by := self._state.refusals.get(ended.tool_call_id)) is None:
+            return frame
+        turn = self._queue.running(frame.turn_id or "")
+        if not (place := self._state.acted_in(by, turn.client if turn else None)):
+            return frame
         content = tuple(
             msgspec.structs.replace(part, text=refused_in(place, part.text))
-            if place and isinstance(part, TextPart)
+            if isinstance(part, TextPart)
             else part
             for part in ended.content
         )
-        return msgspec.structs.replace(ended, content=content)
+        return msgspec.structs.replace(frame, event=msgspec.structs.replace(ended, content=content))
 
     def _is_forbidden(self, frame: Numbered) -> bool:
         """Whether Claude reports a mode that a client has forbidden since its worker was launched."""

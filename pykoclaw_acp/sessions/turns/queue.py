@@ -76,13 +76,13 @@ class TurnQueue:
     @property
     def turns(self) -> list[Turn]:
         """Turns that run, wait, or have ended without the journal knowing it yet."""
-        given = [*self.steered, *([self.current] if self.current else [])]
+        given = [*self.steered, *self._running()]
         return list(dict.fromkeys([*given, *self._waiting, *self.ending.values()]))
 
     @property
     def given(self) -> list[Turn]:
         """Turns that a worker has, or may have, in order."""
-        given = [*([self.current] if self.current else []), *self.steered]
+        given = [*self._running(), *self.steered]
         return [turn for turn in dict.fromkeys(given) if turn.state in STARTED]
 
     @property
