@@ -22,13 +22,14 @@ class NamedCalls:
         self._ids = CallIds()
         self._inside: dict[str, CallIds] = {}  # those of subagents, by the shown ids of their calls
         self._parents: dict[str, str] = {}  # shown ids of calls that contain others, by those given
-        self._tasks: dict[str, str] = {}  # ids of the CLI, subagents' too, to given ids of calls
+        self._tasks: dict[str, str] = {}  # shown ids of their calls by the CLI's ids, agents' too
 
     def rename(self, frame: dict[str, Any]) -> None:
         """Put the ids that are shown in the place of those that the service gave."""
         event, message = frame.get("event"), frame.get("message")
         parent = frame.get("parent_tool_use_id")
-        ids = self._of(parent)
+        shown = self._parent(parent, frame.get("agent_id")) if isinstance(parent, str) else ""
+        ids = self._of(shown)
         if isinstance(event, dict):
             self._begun(event.get("content_block"), parent, ids)
         if isinstance(message, dict) and isinstance(message.get("content"), list):
@@ -36,11 +37,9 @@ class NamedCalls:
                 self._begun(block, parent, ids)
                 _ended(block, ids)
         if isinstance(call := frame.get("tool_use_id"), str):
-            if frame.get("subtype") == "task_started":
-                self._tasks[str(frame.get("task_id"))] = call
-            frame["tool_use_id"] = ids.of(call) if parent else self._newest(call)
+            frame["tool_use_id"] = ids.of(call) if parent else self._of_task(call, frame)
         if isinstance(parent, str):
-            frame["parent_tool_use_id"] = self._parent(parent)
+            frame["parent_tool_use_id"] = shown
         told = frame.get("tool_use_meta")
         for one in told if isinstance(told, list) else ():
             _replace(one, "id", ids)
@@ -49,23 +48,32 @@ class NamedCalls:
         """The id of a call about which the user is asked, which may not have been reported yet.
         `agent`: the CLI's id of the subagent that makes it.
         """
-        parent = agent and (self._tasks.get(agent) or next(reversed(self._parents), None))
-        ids = self._of(parent)
+        newest = next(reversed(self._parents.values()), "")
+        ids = self._of(self._tasks.get(agent, newest) if agent else "")
         known = ids.of(call)
         return known if known in self._running else ids.begun(call, self._turn(ids))
 
     def _turn(self, ids: CallIds) -> str:
         return next(iter(reversed(self._turns())), "") if ids is self._ids else ""
 
-    def _parent(self, call: str) -> str:
-        return self._parents.get(call) or self._ids.of(call)
+    def _parent(self, call: str, agent: object) -> str:
+        """The call that contains this agent's; calls of several agents may have one given id."""
+        task = self._tasks.get(agent, "") if isinstance(agent, str) else ""
+        return task if given(task) == call else self._parents.get(call) or self._ids.of(call)
 
-    def _of(self, parent: object) -> CallIds:
+    def _of(self, shown: str) -> CallIds:
         """The ids of the calls inside this one; Claude's own are unique anyway."""
-        shown = self._parent(parent) if isinstance(parent, str) else ""
         if shown == given(shown):
             return self._ids
         return self._inside.setdefault(shown, CallIds(inside=shown))
+
+    def _of_task(self, call: str, frame: dict[str, Any]) -> str:
+        """The call of this id that has begun the task of the frame."""
+        task = str(frame.get("task_id"))
+        if frame.get("subtype") == "task_started":
+            self._tasks[task] = self._newest(call)
+        known = self._tasks.get(task, "")
+        return known if given(known) == call else self._newest(call)
 
     def _newest(self, call: str) -> str:
         """The newest call of this id that runs: the CLI does not say whose it is."""

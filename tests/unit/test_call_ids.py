@@ -144,6 +144,32 @@ def test_subagents_question_is_about_its_own_call(known: bool) -> None:
     assert session.named.asked("call_0") == SHOWN[0]
 
 
+def test_agents_at_once_whose_calls_have_one_id() -> None:
+    """In the order of the CLI, with two in the background and one that the second begins."""
+    session, agents = Session(), ("a1", "a2", "a3")
+    for agent in agents[:2]:
+        session.call(name="Agent")
+        session.started("call_0", agent, task_type="local_agent")
+        session.result(tool_use_result={"isAsync": True, "status": "async_launched"})
+    inside = {"parent_tool_use_id": "call_0"}
+    session.call(name="Agent", **inside, agent_id="a2")
+    session.started("call_0", "a3", task_type="local_agent")
+    first, second = SHOWN[0], f"{SHOWN[0]}.2"
+    third = f"call_0-{crc32(second.encode()):08x}"
+    asked = [session.named.asked("call_1", agent) for agent in agents]
+    assert asked == [f"call_1-{crc32(one.encode()):08x}" for one in (first, second, third)]
+    calls = [session.call("call_1", **inside, agent_id=agent) for agent in agents]
+    begun = [one for events in calls for one in events if isinstance(one, ToolStarted)]
+    assert [one.tool_call_id for one in begun] == asked
+    assert [one.parent_id for one in begun] == [first, second, third]
+    ended = [session.result("call_1", **inside, agent_id=agent) for agent in reversed(agents)]
+    assert [ids(events, ToolEnded) for events in ended] == [[one] for one in reversed(asked)]
+    for agent, call in zip(agents, (first, second, third), strict=True):
+        frame = {"type": "system", "subtype": "task_notification", "task_id": agent}
+        session.named.rename(frame := {**frame, "tool_use_id": "call_0"})
+        assert frame["tool_use_id"] == call
+
+
 def test_task_of_a_subagents_command_is_its_own() -> None:
     session = Session()
     session.call(name="Agent")
