@@ -49,7 +49,8 @@ class Link:
         self.out = Outflow(self.descriptor)
         self.welcome = False  # it has answered the hello
         self.refusal: str | None = None  # why it will not
-        self.daemon: dict[str, Any] | None = None  # which process it is, until it says that it ends
+        self.daemon: dict[str, Any] | None = None  # which process it is
+        self.ends = False  # it has said so
         self.other_settings: list[
             str
         ] = []  # of its client's environment, which the daemon does not have
@@ -133,7 +134,7 @@ class Link:
         self.other_settings = words.names(said.get("otherSettings"))
 
     def _note_farewell(self, _: list[int], __: bytes | bytearray) -> None:
-        self.daemon = None
+        self.ends = True
 
     def _note_refusal(self, line: bytes) -> None:
         """An error in place of a welcome: the daemon does not know yet that this is a front."""

@@ -319,7 +319,7 @@ class Relay:
         self._say("connected to", link.other_settings)
         link.close()
         self._link = None
-        self._ledger.note_lost(link.daemon)
+        self._ledger.note_lost(None if link.ends else link.daemon)
         if link.welcome:
             self._dialer.note_welcome(link.uptime)
         else:

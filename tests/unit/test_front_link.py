@@ -1,13 +1,17 @@
-"""How long a front waits for the daemon's answer to its hello."""
+"""What a front makes of what its daemon says, and how long it waits for the answer to its hello."""
 
 from __future__ import annotations
 
+import json
 import socket
 from typing import Any
 
 import pytest
 
+from pykoclaw_acp.front.ledger import Ledger
 from pykoclaw_acp.front.link import LATE, Link
+from pykoclaw_acp.front.receipts import Receipts
+from pykoclaw_acp.link import lines
 
 PATIENCE = 60.0  # s
 
@@ -33,3 +37,19 @@ def test_only_late_daemons_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> Non
         now = began + PATIENCE
         assert made.is_overdue()
         assert looks == 1
+
+
+def test_daemon_that_takes_leave_still_gives_places() -> None:
+    """A request that is under way then may yet open a session."""
+    unused: Any = None
+    ledger, daemon = Ledger(), {"pid": 7}
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        made = Link(ours, ledger, unused, Receipts(), lambda: PATIENCE)
+        theirs.sendall(lines.WELCOME.build(text=json.dumps({"daemon": daemon}).encode()))
+        theirs.sendall(lines.BYE.build())
+        theirs.sendall(lines.ATTACHED.build(1, 5, 0, text=b'"one"'))
+        assert made.read()
+    assert made.ends
+    hello = json.loads(ledger.hello({}).partition(b" ")[2])
+    assert hello["daemon"] == daemon
