@@ -253,8 +253,8 @@ def _session_of(request: dict[str, Any]) -> str:
 @pytest.mark.long
 async def test_bot_killed_in_our_conversation_forks_nothing(stack: Stack) -> None:
     """The bot's real CLI writes the transcript of one of our conversations, beside our turns and
-    between them, and dies in the middle: both sides stay in one session of Claude's, and each turn
-    is known to the model and shown once.
+    between them, and dies in the middle, as our daemon does: both sides stay in one session of
+    Claude's, and each turn is known to the model and shown once.
     """
     talker = Talker(stack, 0)
     await talker.begin()
@@ -272,6 +272,8 @@ async def test_bot_killed_in_our_conversation_forks_nothing(stack: Stack) -> Non
             await eventually(partial(_was_asked, stack, said), ENOUGH)
             if number % 2:  # beside it
                 assert await talker.ask("text ours beside.") == "done"
+            if number % 4 > 1:
+                await _kill_daemon(stack)
             if number % 3:
                 await role.ended()
                 ended.append(said)
