@@ -26,6 +26,7 @@ from bench.replays import replays
 from bench.resident import attached, fronted, recovery, starts
 from bench.transcripts import imports
 from bench.turns import pacing, turns
+from bench.unwritable import unwritable
 from bench.waits import waits
 from bench.weight import live, stored
 from pykoclaw_acp.demo.home import environment, temporary_home
@@ -90,6 +91,7 @@ def main() -> None:
                 partial(turns, deltas=deltas),
                 partial(pacing, deltas=deltas // 50),
                 partial(waits, times=5 if chosen.quick else 20),
+                partial(unwritable, times=5 if chosen.quick else 20),
                 partial(loads, ids=ids),
                 partial(replays, events=50_000, times=5 if chosen.quick else 20),
                 partial(memory, few=4, many=50),

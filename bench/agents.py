@@ -56,6 +56,11 @@ class Agent:
             0
         ].ended
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def begin(self, method: str, **params: Any) -> Turn:
         """Send a request without reading anything; `wait` comes before the next one."""
         self._ids += 1

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.model.cursors import Claimant, Cursor, CursorChange, Reader
+from pykoclaw_acp.sessions import writes
 from pykoclaw_acp.sessions.ports import CursorStore
 
 DELAY: Final = 0.1  # s between a confirmation and its write
@@ -132,7 +133,11 @@ class Confirmations:
         return any(one.client_process == reader.client_process for one in cursors)
 
     async def written(self, limit: float) -> None:
-        """Wait until everything noted so far is committed, for at most `limit` s."""
+        """Wait until everything noted so far is committed, for at most `limit` s, and not while the
+        database cannot be written.
+        """
+        if not writes.is_writable(self._journal):
+            return
         batch = self._batches + bool(self._unwritten)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit):

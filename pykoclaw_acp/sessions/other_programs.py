@@ -25,6 +25,7 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import STARTED, Turn
+from pykoclaw_acp.sessions import writes
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.context import SessionContext
 from pykoclaw_acp.sessions.ports import Imported, RowStanding, Transcripts, TurnLocks, Workers
@@ -34,7 +35,6 @@ from pykoclaw_acp.sessions.turns import titles, titling
 from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.tasks import Tasks, told_elsewhere
 
-STORE_CHECK: Final = 0.5  # s between two looks at whether the database can be written
 PATIENCE: Final = 900.0  # s; of a prompt that nobody would send again, for another program
 PAUSE: Final = 0.2  # s between two looks at a transcript that keeps growing
 
@@ -93,14 +93,8 @@ class OtherPrograms:
 
     async def look_if_possible(self) -> None:
         """Look unless the database cannot be written; a look that began goes on."""
-        try:
-            self._journal.require_writable()
-        except StoreUnavailable:
-            return
-        troubles = self._journal.troubles
-        looking = self._start(self._look())
-        while not looking.done() and troubles == self._journal.troubles:
-            await asyncio.wait([looking], timeout=STORE_CHECK)
+        if writes.is_writable(self._journal):
+            await writes.wait(self._journal, self._start(self._look()))
 
     async def before_prompt(self, *, unattended: bool = False) -> None:
         """Take the conversation's lock and look. Replace the worker if it lacks turns of others,

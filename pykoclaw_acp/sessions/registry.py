@@ -19,7 +19,7 @@ from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.session_environment import ClientEnvironment, DaemonEnvironment
 from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
-from pykoclaw_acp.sessions import adopting, closing, requested_options, worker_options
+from pykoclaw_acp.sessions import adopting, closing, requested_options, worker_options, writes
 from pykoclaw_acp.sessions.catalogue import Catalogue, ListSettings
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.deletions import Deletions
@@ -322,7 +322,7 @@ class Sessions:
         meanwhile.
         """
         task = self._writing.start(writing, name="write-opened")
-        await asyncio.wait([task], timeout=WRITE_WAIT)
+        await writes.wait(self._journal, task, WRITE_WAIT)
         if task.done():
             task.result()
         else:

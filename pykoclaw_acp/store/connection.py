@@ -19,8 +19,8 @@ from pykoclaw_acp.store.sqlite import sqlite3
 BUSY_TIMEOUT = 10.0
 """Seconds to wait for another process's lock during start-up."""
 
-LOCK_WAIT = 1.0
-"""Seconds that a commit waits for another process's lock; clients give up after 8 to 10."""
+LOCK_WAIT = 0.75
+"""Seconds that a commit waits for another process's lock; what reads may wait as long, and at most 1 s."""
 
 T = TypeVar("T")
 _Calls = SimpleQueue[Callable[[], None] | None]

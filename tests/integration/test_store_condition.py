@@ -26,6 +26,7 @@ from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import OpenTools, Text
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, Turn
+from pykoclaw_acp.sessions import opening, registry
 from pykoclaw_acp.store import batch, checkpoints, history_copy, preflight
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.condition import KeptOrNot, unavailable
@@ -237,6 +238,24 @@ async def test_history_is_read_and_sessions_are_opened_meanwhile(
 
         stored: bool = await eventually(kept)
         assert stored
+
+
+async def test_what_reads_waits_only_until_lock_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an opened session writes, and the client's place, are written later."""
+    monkeypatch.setattr(registry, "WRITE_WAIT", 600.0)
+    monkeypatch.setattr(opening, "PLACE_WAIT", 600.0)
+    async with rig(tmp_path) as r, wires.client(r) as wire:
+        session = await wires.new(wire)
+        await wire.call("session/prompt", **wires.prompt(session, "say 1"))
+        with locked(tmp_path):
+            async with asyncio.timeout(60):
+                for method in ("session/load", "session/resume", "session/load"):
+                    params = {"sessionId": session, "cwd": "/", "mcpServers": []}
+                    assert "result" in await wire.call(method, **params)
+            assert r.database.condition.state == "locked"
+            assert wire.text() == "0 0 0 "
 
 
 async def test_what_reads_never_waits_for_the_lock(
