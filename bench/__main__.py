@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench.callbacks import callbacks
 from bench.crowd import crowd
 from bench.figures import Figures
 from bench.holdings import fill, loads, memory
@@ -106,6 +107,7 @@ def main() -> None:
                 ),
                 partial(live, deltas=deltas // 50),
                 partial(crowd, requests=200 if chosen.quick else 1000),
+                partial(callbacks, size=1 if chosen.quick else 4),
                 partial(stored, answers=30 if chosen.quick else 300, deltas=400),
                 partial(imports, messages=10_000),
                 partial(

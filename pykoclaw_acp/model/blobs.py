@@ -8,6 +8,7 @@ and `holds` names the field that it stood in: `data` or `blob` as base64, `text`
 from __future__ import annotations
 
 import binascii
+import codecs
 import hashlib
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Final, NamedTuple
@@ -73,7 +74,11 @@ def restored(block: dict[str, Any], data: bytes | None) -> Generator[None, None,
         return {"type": "text", "text": MISSING.format(what=described(block), name=block["sha256"])}
     rest = without_reference(block)
     if block["holds"] == "text":
-        return {**rest, "text": data.decode(errors="replace")}
+        decoder, pieces = codecs.getincrementaldecoder("utf-8")(errors="replace"), [""]
+        for at in range(0, len(data), STEP):
+            pieces.append(decoder.decode(data[at : at + STEP]))
+            yield
+        return {**rest, "text": "".join([*pieces, decoder.decode(b"", final=True)])}
     encoded = bytearray()
     for at in range(0, len(data), STEP):
         encoded += binascii.b2a_base64(data[at : at + STEP], newline=False)

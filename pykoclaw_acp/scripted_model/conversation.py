@@ -38,7 +38,7 @@ _FOLDED = re.compile(
     rf"(?=\n\nThis is how Claude Code|\n\nIMPORTANT:|\n\n{_FOLDED_HEAD}|$)",
     re.DOTALL,
 )
-_USER_REQUEST = re.compile(r"<user_request>(.*?)</user_request>", re.DOTALL)
+_USER_REQUEST = ("<user_request>", "</user_request>")
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,9 @@ def is_compaction(body: dict[str, Any]) -> bool:
 
 def first_line(prompt: str) -> str:
     """First line of the user's words, without a client's wrapping."""
-    requests = _USER_REQUEST.findall(prompt)
+    begin, end = _USER_REQUEST
+    parts = (part.partition(begin) for part in prompt.split(end)[:-1])
+    requests = [request for _, mark, request in parts if mark]
     lines = (requests[-1] if requests else prompt).strip().splitlines()
     return lines[0].strip() if lines else ""
 

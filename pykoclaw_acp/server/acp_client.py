@@ -15,24 +15,26 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.link.framing import MAX_LINE_OUT, MAX_LONG_LINE_OUT
 from pykoclaw_acp.link.lines import base_id
 from pykoclaw_acp.model.choices import Command, Selection
-from pykoclaw_acp.model.events import Failure
+from pykoclaw_acp.model.events import Failure, UserMessage, size
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.session_environment import ClientEnvironment
-from pykoclaw_acp.protocol import jsonrpc, lenient, permissions, presentation, projection
+from pykoclaw_acp.protocol import lenient, permissions, presentation, projection
 from pykoclaw_acp.protocol.messages import ClientCapabilities, Implementation, InitializeParams
 from pykoclaw_acp.protocol.pending_calls import PendingCalls
 from pykoclaw_acp.protocol.presentation import Presentation
 from pykoclaw_acp.protocol.terminals import Capability, Terminals
-from pykoclaw_acp.protocol.updates import SessionNotification, Update
+from pykoclaw_acp.protocol.updates import Update
 from pykoclaw_acp.server.client_requests import ClientRequests
 from pykoclaw_acp.server.pace import ProgressPace
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.server.permission_requests import PermissionRequests
+from pykoclaw_acp.server.update_lines import LONG, long_line, update_line
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.subscriber import Subscriber
 from pykoclaw_acp.system.environment import of_sessions
+from pykoclaw_acp.tasks import in_pieces
 
 log: Final = structlog.get_logger()
 
@@ -175,12 +177,22 @@ class AcpClient:
         if self._terminals is not None:
             update = self._terminals.dress(session_id, logged.event, update)
         update = self._pending.dress(session_id, logged, update)
-        line = update_line(session_id, update)
-        if len(line) > (MAX_LONG_LINE_OUT if self.subscriber.traits.long_lines else MAX_LINE_OUT):
-            cut = contents.cut(logged.event)
-            line = update_line(session_id, projection.update(logged.seq, cut))
-        await self.peer.update(session_id, logged.seq, line)
+        await self.peer.update(session_id, logged.seq, await self._line(session_id, logged, update))
         crash_points.reached("update_sent")
+
+    async def _line(self, session_id: str, logged: Logged, update: Update) -> bytes:
+        """The line of an update; what no line to this client can hold is replaced by a note."""
+        most = MAX_LONG_LINE_OUT if self.subscriber.traits.long_lines else MAX_LINE_OUT
+        length = size(logged.event) if isinstance(logged.event, UserMessage) else 0
+        if length <= most:
+            line = (
+                update_line(session_id, update)
+                if length < LONG
+                else await in_pieces(long_line(session_id, update))
+            )
+            if len(line) <= most:
+                return line
+        return update_line(session_id, projection.update(logged.seq, contents.cut(logged.event)))
 
     def _passes_over(self, session_id: str, logged: Logged, update: Update) -> bool:
         """Whether it is not to be in a replay; or the client gets the same words as the error with
@@ -272,10 +284,3 @@ class AcpClient:
         ):
             self.subscriber.confirm_earlier_answer(key)
         self._unconfirmed.discard(number)
-
-
-def update_line(session_id: str, update: Update) -> bytes:
-    """The `session/update` that carries this update."""
-    return jsonrpc.encode_notification(
-        "session/update", SessionNotification(session_id=session_id, update=update)
-    )

@@ -29,6 +29,8 @@ class GatheringWriter:
 
     def write(self, line: bytes) -> None:
         """Write a line."""
+        if len(line) >= MOST:
+            self.flush()
         if not self._gathers:
             self.writer.write(line)
             return

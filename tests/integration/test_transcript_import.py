@@ -25,7 +25,7 @@ from pykoclaw_acp.model.imports import Imported, ImportedPiece, RowStanding
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.protocol import projection
-from pykoclaw_acp.server.acp_client import update_line
+from pykoclaw_acp.server.update_lines import update_line
 from pykoclaw_acp.store import overview
 from pykoclaw_acp.system import disks, lineage, processes
 from pykoclaw_acp.system import transcript_files as files

@@ -32,7 +32,7 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.updates import ToolCallUpdate
-from pykoclaw_acp.server.acp_client import update_line
+from pykoclaw_acp.server.update_lines import update_line
 from pykoclaw_acp.store.folding import LogRow, fold, lengths, rest
 from tests.folds import seen
 from tests.unit.sequences import anything, plans_in_order
