@@ -32,7 +32,7 @@ from pykoclaw_acp.trust.content import Content
 
 MAX_RULES: Final = 32 * 1024  # characters; Claude gets them on its command line
 LOOKS: Final = 5  # changes of a directory in the middle of one prompt's beginning, at most
-CHANGING: Final = "What acts in the directory keeps changing, so the prompt was not sent to Claude. Send it again."
+CHANGING: Final = "The directory's active content keeps changing, so the prompt was not sent to Claude. Send it again."
 
 log: Final = structlog.get_logger()
 

@@ -21,9 +21,10 @@ from pykoclaw_acp.sessions.permissions.decisions import (
 )
 
 _CHOICES: Final = (
-    "Run without it: hooks, programs, MCP servers, plugins, skills, agents and commands of the directory do not count,"
-    " nor do its settings; CLAUDE.md does.\nTrust it: what it holds now may act, in every conversation there, until it"
-    " changes; then you are asked again.\nRefuse: the prompt is not sent."
+    "Run without it: hooks, programs, MCP servers, plugins, skills, agents and commands of the directory are ignored,"
+    " and so are its settings, except permission rules that deny or ask. CLAUDE.md is still read.\nTrust it: its"
+    " present content takes effect, in every conversation there, until it changes; then you are asked again.\nRefuse:"
+    " the prompt is not sent."
 )
 _INCOMPLETE: Final = (
     "Not all of it could be looked at, so it cannot be trusted from here: `pykoclaw-acp trust add --tree` trusts a"
@@ -34,8 +35,8 @@ _AGAIN: Final = (
     " to hold."
 )
 DONE: Final = {
-    ALLOW_ONCE: "Claude runs without what the directory holds.",
-    ALLOW_ALWAYS: "Trusted: what the directory holds now counts, until it changes.",
+    ALLOW_ONCE: "Claude runs without the active content of the directory.",
+    ALLOW_ALWAYS: "Trusted: the present content of the directory takes effect until it changes.",
     REJECT_ONCE: "Refused: the prompt is not sent, and nothing has run.",
 }
 """What a choice on the command line has brought about."""
@@ -64,7 +65,7 @@ def request(
         ask_id=ask_id,
         turn_id=turn_id,
         tool_call_id=ask_id,
-        title=f"Trust {_names(workspaces)}{again}? What it holds would act ({_count(workspaces)})",
+        title=f"Trust {_names(workspaces)}{again}? It has active content ({_count(workspaces)})",
         tool_kind="other",
         tool=TOOL,
         always="what the directory holds now" if complete else None,
@@ -107,9 +108,9 @@ def _chosen(one: StoredRequest) -> str | None:
 def left_out(turn_id: str, workspaces: Sequence[Workspace]) -> list[Event]:
     """What the conversation says when Claude runs without what acts, which the request lists."""
     said = (
-        f"**Claude runs here without what acts in {_names(workspaces)}**, because that is not trusted."
-        " The request above lists it.\n\nInstructions such as CLAUDE.md count."
-        " To let the rest count, from the next prompt on:"
+        f"**Claude runs here without the active content of {_names(workspaces)}**, because it is not trusted."
+        " The request above lists it.\n\nInstructions such as CLAUDE.md are still read."
+        " To let the rest take effect from the next prompt on:"
         f"\n\n{_adds(workspaces)}"
     )
     return [note_event(f"{turn_id}-workspace", said)]
@@ -146,7 +147,7 @@ def _count(workspaces: Sequence[Workspace]) -> str:
 
 
 def _listed(one: Workspace, changes: _Changes) -> str:
-    said = f"{neutral(one.path)} holds:\n" + fenced("\n".join(one.found))
+    said = f"{neutral(one.path)} has this active content:\n" + fenced("\n".join(one.found))
     if changed := changes.get(one.path):
         said += "\n\nSince it was trusted:\n" + fenced("\n".join(neutral(line) for line in changed))
     return said

@@ -106,7 +106,7 @@ async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
     ]  # fmt: skip
     assert "SKILLWORDS" not in heard
     log = client.text(session)
-    assert "without what acts" in log
+    assert "without the active content" in log
     assert f"pykoclaw-acp trust add {repository.path}" in log
     tool_asked = [one for one in client.questions if not about_trust(one["params"])]
     assert tool_asked, "the repository's own permissions.allow must not count"

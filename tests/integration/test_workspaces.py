@@ -108,7 +108,7 @@ async def test_no_policy_trusts(tmp_path: Path, work: Path, policy: str, timeout
         assert (await over(await one.prompt())).state == "done"
         assert [each.restricted for each in one.options] == [True]
         assert await trusted(r) == []
-        await eventually(lambda: "without what acts" in one.said)
+        await eventually(lambda: "without the active content" in one.said)
 
 
 def unattended(one: Working, **origin: Any) -> Turn:
@@ -129,7 +129,7 @@ async def test_prompt_that_nobody_stands_behind_waits_for_nobody(
         assert (await over(turn)).state == "done"
         assert [each.restricted for each in one.options] == [True]
         assert await trusted(r) == []
-        await eventually(lambda: "without what acts" in one.said)
+        await eventually(lambda: "without the active content" in one.said)
 
 
 async def test_clients_are_asked_about_a_task(tmp_path: Path, work: Path) -> None:
@@ -157,7 +157,7 @@ async def test_detached_prompt_of_a_command_waits_for_nobody(tmp_path: Path, wor
         one = await Working.begin(r, work)
         one.person.present = False
         await cli.call("prompt", session=one.session.id, text="say 1", detach=True)
-        await eventually(lambda: "without what acts" in one.said)
+        await eventually(lambda: "without the active content" in one.said)
 
 
 @ORIGINS
@@ -348,7 +348,9 @@ async def test_trusted_and_run_without_are_told_apart(tmp_path: Path, work: Path
         assert (await cli.call("sessions/show", session=one.session.id))["worker"][
             "workspace"
         ] == "without"
-        assert (await ends(one))[-1].endswith("Claude runs without what the directory holds.")
+        assert (await ends(one))[-1].endswith(
+            "Claude runs without the active content of the directory."
+        )
         act(work, "curl")
         assert (await cli.call("trust/show", path=str(work)))["without"] is None, "not with this"
         turn = await one.prompt()
@@ -359,7 +361,7 @@ async def test_trusted_and_run_without_are_told_apart(tmp_path: Path, work: Path
         assert (looked["trusted"], looked["without"], looked["changes"]) == (True, None, [])
         assert "trusted" in [row["workspace"] for row in await cli.call("workers/list")]
         assert (await ends(one))[-1].endswith(
-            "what the directory holds now counts, until it changes."
+            "the present content of the directory takes effect until it changes."
         )
         act(work, "wget")
         looked = await cli.call("trust/show", path=str(work))
@@ -677,7 +679,7 @@ async def test_call_of_question_precedes_its_request(tmp_path: Path, work: Path)
         wire.send({"id": asked["id"], "result": {"outcome": choice("allow_once")}})
         updates = [("tool_call_update", "in_progress"), ("tool_call_update", "completed")]
         await eventually(lambda: stream(wire) == [*BEFORE_ANSWER, *updates])
-        await eventually(lambda: "without what acts" in wire.text())
+        await eventually(lambda: "without the active content" in wire.text())
         assert "hook at Stop" not in wire.text()
 
 

@@ -467,7 +467,7 @@ def test_transcript_says_what_was_decided_about_trust(choice: str) -> None:
     for seq, event in enumerate(workspace_words.log_events(request, choice), 1):
         printer.show(msgspec.to_builtins(projection.update(seq, event)))
     printer.end()
-    assert f"act (1 thing found) — {workspace_words.DONE[choice]}" in "".join(written)
+    assert f"content (1 thing found) — {workspace_words.DONE[choice]}" in "".join(written)
 
 
 def test_parts_not_sent_by_other_version_are_flagged() -> None:

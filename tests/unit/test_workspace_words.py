@@ -60,7 +60,7 @@ def test_a_command_shows_it_once_and_in_words(tmp_path: Path) -> None:
     }
     shown = click.unstyle(rendered(told))
     assert shown.count("hook at Stop") == 1
-    assert "Trust it: what it holds now may act" in shown
+    assert "Trust it: its present content takes effect" in shown
 
 
 def test_two_hundred_findings_are_all_in_question() -> None:
