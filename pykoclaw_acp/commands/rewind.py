@@ -15,7 +15,9 @@ from pykoclaw_acp.model.contexts import entry_uuid
 
 REWIND_WAIT: Final = 120.0  # s; a worker may have to start
 MOST_SHOWN: Final = 50  # files
-STAYS: Final = "What commands have changed stays, and so do mode, model, environment and what was always allowed."
+STAYS: Final = (
+    "Changes made by commands stay, as do mode, model, environment and lasting permission rules."
+)
 
 
 def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: bool) -> None:

@@ -116,11 +116,11 @@ def files_now(count: int, deleted: Sequence[str]) -> str:
     gone, left = len(deleted), count - len(deleted)
     said = []
     if left:
-        said.append("1 file is as before that" if left == 1 else f"{left} files are as before that")
+        said.append("1 file was put back" if left == 1 else f"{left} files were put back")
     if gone:
         said.append(
-            "1 file did not exist then and is deleted"
+            "1 file that did not exist then was deleted"
             if gone == 1
-            else f"{gone} files did not exist then and are deleted"
+            else f"{gone} files that did not exist then were deleted"
         )
     return "; ".join(said) + "."

@@ -76,15 +76,15 @@ def said(loss: Loss, *, digest: bool) -> list[Event]:
     goes_on = "without it"
     if digest:
         goes_on = "with a summary of them" if loss.lost else "with a summary of the newest turns"
-    text = f"**{_what(loss)}** The history above is kept; Claude goes on {goes_on}. ({SETTING})"
+    text = f"**{_what(loss)}** The history above is kept; Claude goes on {goes_on}. The setting {SETTING} decides this."
     return [note_event(f"context-{loss.note_id}", text)]
 
 
 def refused(turn_id: str) -> list[Event]:
     """What the log says of a refused prompt before the next one."""
     text = (
-        "(Refused: the last turn above stays here, and Claude no longer remembers it. What it did to"
-        " files stays.)"
+        "(Claude refused to go on, so it no longer remembers the last turn above. The turn stays in the"
+        " history, and its changes to files stay.)"
     )
     return [note_event(f"refused-{turn_id}", text)]
 
@@ -113,7 +113,7 @@ def _what(loss: Loss) -> str:
     if loss.lost is None:
         return (
             "Claude does not remember this conversation any more: its transcript is gone, empty, or"
-            " that of another one."
+            " belongs to another conversation."
         )
     count = len(loss.lost)
     if loss.upto is not None:

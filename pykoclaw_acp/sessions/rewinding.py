@@ -40,10 +40,10 @@ _MOVED: Final = (
     " where they were then."
 )
 _LEFT: Final = (
-    "Not all files could be put back. As they were stay: {}. The others are as before. Claude's memory was"
-    " not rewound. Let the agent write there (a directory, a link or a protection may be in the way) and send"
-    " the request again, or rewind only what Claude remembers, with `rewind --no-files` or `files: false`. What"
-    " the CLI has copied in another directory, before the project was moved or forked, it never puts back."
+    "Not all files could be put back. These were not: {}. The others are as they were before the prompt."
+    " Claude's memory was not rewound. Make these files writable (a directory, a link or a protection may be in"
+    " the way) and send the request again, or rewind only what Claude remembers, with `rewind --no-files` or"
+    " `files: false`. Copies that the CLI made before the project was moved or forked cannot be put back."
 )
 MOST_NAMES: Final = 5  # that an error tells
 MOST_BEFORE: Final = (
@@ -135,8 +135,8 @@ class Rewinding:
         done = await self._files(session, point, given, dry=False)
         if not done.get("canRewind"):
             raise InvalidRequest(
-                f"The files could not be put back: {done.get('error')} Some may be as before. Claude's"
-                " memory was not rewound. Send the request again."
+                f"The files could not be put back: {done.get('error')} Some of them may have been put back"
+                " already. Claude's memory was not rewound. Send the request again."
             )
         # The CLI calls it a success though it could not write some, or found no file in their place.
         left = (await self._files(session, point, given, dry=True)).get("filesChanged") or []
@@ -231,8 +231,8 @@ _NOTHING: Final[dict[str, Any]] = {"canRewind": True}
 
 
 _NO_FILE: Final = "No file was changed."
-_SUMMARY: Final = "Of what was before it gets a summary."
-_STAYS: Final = "Mode, model and what was always allowed stay."
+_SUMMARY: Final = "It gets a summary of what came before."
+_STAYS: Final = "Mode, model and lasting permission rules stay."
 
 
 def _require_idle(session: Session) -> None:
@@ -272,6 +272,6 @@ def _note(point: RewindPoint, rewound: Rewound, words: str, *, summary: bool) ->
     """What the log says of it. What was rewound before may stand above, too: turns are not counted."""
     files = files_now(len(rewound.files), rewound.deleted or []) if rewound.files else _NO_FILE
     lacks = f" {_SUMMARY}" if summary else ""
-    gone = f"Claude no longer remembers what came from “{words}” on; it stays here above."
+    gone = f"Claude no longer remembers the conversation from “{words}” on, which stays above."
     text = f"(Rewound: {gone}{lacks} {files} {_STAYS})"
     return [note_event(f"rewound-{point.turn_id}", text)]

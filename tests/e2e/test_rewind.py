@@ -25,7 +25,7 @@ async def test_what_cannot_be_put_back_is_named(stack: Stack) -> None:
     made, other = stack.work / "made.txt", stack.work / "other.txt"
     made.unlink()
     made.mkdir()
-    with pytest.raises(RpcError, match=r"As they were stay: /\S+/made.txt\. The others"):
+    with pytest.raises(RpcError, match=r"These were not: /\S+/made.txt\. The others"):
         await client.call("_pykoclaw.dev/rewind", session=session)
     assert not other.exists()
     assert "Rewound" not in client.text(session)

@@ -22,7 +22,7 @@ async def notes(r: Rig, session: Session) -> list[str]:
     """What the log says of refused prompts."""
     logged = [one.event for one in await r.journal.read(session.id, 0, 1000)]
     said = [one.text for one in logged if isinstance(one, Text) and one.note]
-    return [one for one in said if "(Refused:" in one]
+    return [one for one in said if "(Claude refused to go on," in one]
 
 
 async def test_next_prompt_branches_off_before_refused_one(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ async def test_note_names_prompt_also_after_earlier_rewind(tmp_path: Path) -> No
         await rewinding(r).rewind(session, turns[2].id, files=False, dry=False)
         (note,) = await r.journal.read(session.id, before, 10)
         assert isinstance(note.event, Text)
-        assert "what came from “say 2” on; it stays here above. No file" in note.event.text
+        assert "the conversation from “say 2” on, which stays above. No file" in note.event.text
         turns = (await overview.details(r.database, session.id)).turns
         assert [one.rewound_at is not None for one in turns] == [True, True, True, False]
 
@@ -122,7 +122,7 @@ async def test_rewind_empties_the_task_list(tmp_path: Path, tasks: tuple[PlanEnt
         assert said[1:] == ([Plan(())] if tasks else [])
         assert isinstance(said[0], Text)
         assert said[0].text.startswith(
-            "\n\n(Rewound: Claude no longer remembers what came from “say 1” on;"
+            "\n\n(Rewound: Claude no longer remembers the conversation from “say 1” on,"
         )
         assert said[0].text.endswith("stay.)\n\n")
         await r.run(session, "say 1")
@@ -321,7 +321,7 @@ async def test_file_that_stays_is_no_success(
         copies = Copies(["/a", *(f"/b{n}" for n in range(7))], [f"/b{n}" for n in range(7)])
         monkeypatch.setattr(session.requests, "rewind_files", copies)
         before = session.last_seq
-        told = r"As they were stay: /b0, /b1, /b2, /b3, /b4 and 2 more\. .* memory was not rewound"
+        told = r"These were not: /b0, /b1, /b2, /b3, /b4 and 2 more\. .* memory was not rewound"
         with pytest.raises(InvalidRequest, match=told):
             await rewinding(r).rewind(session, None, files=True, dry=False)
         assert session.last_seq == before
@@ -423,10 +423,10 @@ async def test_move_is_noted_with_its_commit(
     ("files", "told"),
     [
         ([], "No file was changed."),
-        (["kept"], "1 file is as before that."),
-        (["gone"], "1 file did not exist then and is deleted."),
-        (["kept", "gone"], "1 file is as before that; 1 file did not exist then and is deleted."),
-        (["kept/below", "kept"], "2 files are as before that."),
+        (["kept"], "1 file was put back."),
+        (["gone"], "1 file that did not exist then was deleted."),
+        (["kept", "gone"], "1 file was put back; 1 file that did not exist then was deleted."),
+        (["kept/below", "kept"], "2 files were put back."),
     ],
 )
 async def test_log_says_only_known_things_of_files(

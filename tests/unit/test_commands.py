@@ -1141,18 +1141,18 @@ def test_rewind_says_what_it_did_and_what_stays(
     ANSWERS["rewind"] = plan(files)
     out = run("rewind", "5e55", "--yes", *options).stdout
     assert told in out
-    assert "What commands have changed stays, and so do mode, model" in out
+    assert "Changes made by commands stay, as do mode, model" in out
 
 
 @pytest.mark.parametrize(
     ("deleted", "told"),
     [
-        ([], "Rewound. 2 files are as before that. What"),
-        (["/w/b"], "1 file is as before that; 1 file did not exist then and is deleted."),
-        (["/w/b"], " Deleted: /w/b. What commands"),
+        ([], "Rewound. 2 files were put back. Changes"),
+        (["/w/b"], "1 file was put back; 1 file that did not exist then was deleted."),
+        (["/w/b"], " Deleted: /w/b. Changes made"),
         (
             ["/w/a", "/w/b"],
-            "Rewound. 2 files did not exist then and are deleted. Deleted: /w/a, /w/b.",
+            "Rewound. 2 files that did not exist then were deleted. Deleted: /w/a, /w/b.",
         ),
     ],
 )
