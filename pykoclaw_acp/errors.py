@@ -129,8 +129,8 @@ class StoreUnavailable(AcpError):
     code = -32011
     what = "Nothing can be stored now."
     kept = (
-        "The request was not carried out, and nothing of it was kept; everything from before is safe."
-        " Send it again when this has ended."
+        "The request was not carried out, and nothing of it was kept; what was stored before is safe."
+        " Send the request again when the database can be written."
     )
     retryable = True
     kind: ErrorKind | None = None  # None: as the store's condition says
@@ -154,8 +154,8 @@ class StoreUncertain(StoreUnavailable):
     """
 
     kept = (
-        "Whether the request was kept is not known; everything from before is safe. When this has"
-        " ended, look at the session before you send it again."
+        "Whether the request was kept is not known; what was stored before is safe. When the database"
+        " can be written again, look at the session before you send the request again."
     )
     retryable = False
     kind = ErrorKind.STORE_UNCERTAIN

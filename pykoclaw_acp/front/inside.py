@@ -32,8 +32,8 @@ def refusal(at: places.Places) -> str | None:
         ):
             return (
                 f"This program runs inside of session {rest.rpartition(':')[0]}: Claude, or one of its tools, has "
-                f"started it. It starts no server of {at.data}. Start it from a terminal of your own, or set "
-                "PYKOCLAW_NESTED_ACCESS=clients to allow clients inside of sessions."
+                f"started it. From there, pykoclaw-acp cannot be started for {at.data}. Start it from a terminal "
+                "of your own, or set PYKOCLAW_NESTED_ACCESS=clients to allow clients inside of sessions."
             )
     return None
 

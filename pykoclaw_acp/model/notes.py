@@ -49,9 +49,9 @@ def _in(place: str) -> str:
 def joined(message_id: str) -> list[Event]:
     """Says that a prompt was not given to Claude, because it is the one before, sent again."""
     said = (
-        "**Claude was not asked again.** This prompt has the words of the one before, whose answer is above, and"
-        " came right after its client had opened the session again, as clients send a prompt again by themselves"
-        " when they have lost the connection. To ask again, send it once more."
+        "**Claude was not asked again.** This prompt repeats the one before, which is answered above. Clients repeat"
+        " prompts by themselves after a lost connection, and this client had just reopened the session. To have"
+        " Claude asked anyway, send the prompt once more."
     )
     return [note_event(message_id, said)]
 
@@ -60,11 +60,11 @@ def gap(message_id: str, missing: int, file: str | None) -> list[Event]:
     """Says that at least so many entries of a worker's spool are missing here; `file` is where the
     rest is kept.
     """
-    kept = f" What is left of the file is kept in {file}." if file is not None else ""
+    kept = f" The rest of the file is kept in {file}." if file is not None else ""
     said = (
-        "**Something is missing here.** While no server was there, what Claude said and did was kept in a file, and"
-        f" part of that file is damaged, gone or cannot be read: at least {missing} of its entries.{kept} What"
-        " follows comes after the gap."
+        "**Something is missing here.** Until a daemon could receive it, the worker kept what Claude said and did in"
+        f" a file, and at least {missing} of its entries are damaged, gone or unreadable.{kept} What follows comes"
+        " after the gap."
     )
     return [note_event(message_id, said)]
 

@@ -198,7 +198,8 @@ def _without(variables: Mapping[str, str], group: frozenset[str]) -> dict[str, s
 def _withheld(kept: StoredEnvironment) -> str:
     listed = ", ".join(kept.secrets)
     return (
-        f"This session runs with what its client gave it ({listed}), which is not kept, and no client that gives it"
-        " has the session open. No other credential was used. Open the session in that client; or, to go on with the"
-        f" login of this machine, in one with PYKOCLAW_ACCOUNT={shown(kept.account)} in its environment."
+        f"This session needs secrets from the environment of its client ({listed}). They are not stored, and no client"
+        " that has them has the session open. No other credential was used. Open the session in that client; or, to use"
+        f" the login of this machine, open it in a client with PYKOCLAW_ACCOUNT={shown(kept.account)} in its"
+        " environment."
     )

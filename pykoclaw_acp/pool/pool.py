@@ -257,7 +257,7 @@ class WorkerPool:
         await self._capacity.reserve(session_id)
         try:
             if self._closing:
-                raise WorkerFailed(ErrorKind.SHUTTING_DOWN, "The server is stopping.")
+                raise WorkerFailed(ErrorKind.SHUTTING_DOWN, "pykoclaw-acp is stopping.")
             epoch = await self._next_epoch(session_id)
             crash_points.reached("worker_epoch")
             options = await self._context.listener.completed(session_id, options)

@@ -68,7 +68,7 @@ def readable(path: Path) -> Iterator[None]:
         yield
     except StoreUnavailable as error:
         raise DatabaseBusy(
-            f"The server cannot start with {path}: {error.reason} What was stored is kept as it is."
+            f"pykoclaw-acp cannot start with {path}: {error.reason} What was stored is kept as it is."
             " The next start tries again; if it fails, too, `pykoclaw-acp doctor` looks at the database."
         ) from error
 

@@ -26,7 +26,9 @@ PAGE: Final = 500  # events per read
 TOGETHER: Final = 8  # permission requests that a client is asked at a time, if it shows several
 HELD_BACK: Final = 5.0  # s; as the answer to a notification, or to what was lost, never comes
 LEFT_OUT: Final = "*({turns} earlier turn{s} of this conversation left out.)*\n\n"
-NOT_SHOWN: Final = "*(A part of this conversation cannot be shown; the server's log says why.)*\n\n"
+NOT_SHOWN: Final = (
+    "*(A part of this conversation cannot be shown; the log of pykoclaw-acp says why.)*\n\n"
+)
 READ_AGAIN: Final = 1.0  # s, until the log is read again that could not be read
 
 _NOT_THE_EVENTS: Final = (ConnectionError, StoreUnavailable, StoreClosed)

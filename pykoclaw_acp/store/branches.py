@@ -22,8 +22,8 @@ from pykoclaw_acp.store.turns import content
 
 REWOUND: Final = "Claude does not remember this message any more: it was rewound."
 NO_PROMPT: Final = (
-    "The turn of this message was not begun by a prompt of this server, but by another program or by"
-    " Claude itself. Nothing was changed. Choose another message."
+    "The turn of this message was not begun by a prompt that pykoclaw-acp sent, but by another"
+    " program or by Claude itself. Nothing was changed. Choose another message."
 )
 NEVER_SENT: Final = (
     "This message was cancelled before it was sent to Claude, which does not know it: there is nothing of it to"

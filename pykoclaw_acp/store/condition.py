@@ -85,7 +85,7 @@ def limits(error: sqlite3.Error) -> list[str]:
 class StoreDamaged(StoreUnavailable):
     """A request needs a part of the database that is damaged; others may not."""
 
-    what = "What this needs can be neither read nor stored."
+    what = "The data that this request needs can be neither read nor written."
     kept = "The request was not carried out, and nothing of it was kept."
     retryable = False
 

@@ -66,8 +66,8 @@ async def open_files(
         found = None if cause is None else trouble(cause)
         if found is not None and found[0] == DatabaseState.LOCKED:
             raise DatabaseBusy(
-                f"Another program keeps the database {path} to itself. Nothing was lost. The server starts as "
-                "soon as that program lets go; `pykoclaw-acp doctor` names it."
+                f"Another program keeps the database {path} to itself. Nothing was lost. pykoclaw-acp starts "
+                "as soon as that program releases the database; `pykoclaw-acp doctor` names the program."
             ) from cause
         if found is None or not history_copy.is_worth_it(path):
             raise (

@@ -51,7 +51,7 @@ def _answers(request: wire.ReaderRequest, version: str) -> Iterator[wire.ReaderA
     if isinstance(request, wire.Scan) and version != __version__:
         # It would not understand all that is said here, and what it takes in is never read again.
         yield wire.UnreadableTranscript(
-            f"the server is not of version {__version__}, as its files are: restart it"
+            f"pykoclaw-acp was replaced by version {__version__} while it was running: restart it"
         )
         return
     try:

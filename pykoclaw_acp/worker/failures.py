@@ -71,11 +71,11 @@ _GO_ON: Final = "a prompt to have it go on"
 LONGEST: Final = 300  # characters of other programs' words
 
 _SPOOL_LIMIT: Final = (
-    "The answer filled the disk space that it may take while no server is there, so the turn was stopped. "
-    "Free some space, or raise PYKOCLAW_SPOOL_LIMIT."
+    "The answer reached the limit of what a worker keeps on disk until a daemon receives it, so the turn was stopped. "
+    "Raise PYKOCLAW_SPOOL_LIMIT, or keep the daemon running, and send the prompt again."
 )
 _SPOOL_FAILED: Final = (
-    "The answer could not be kept on disk until a server has it ({why}), so the turn was stopped. Make room "
+    "The answer could not be kept on disk until a daemon receives it ({why}), so the turn was stopped. Make room "
     "there, or make it writable, and send the prompt again."
 )
 
@@ -142,7 +142,8 @@ def refused_to_root(words: str) -> str | None:
         return None
     return (
         "Claude refuses the permission mode bypassPermissions to root. Set IS_SANDBOX=1 in the environment of the"
-        " daemon if this machine may be lost, run it as another user, or set PYKOCLAW_PERMISSION_MODE to another mode."
+        " daemon if this machine is a disposable sandbox, run the daemon as another user, or set"
+        " PYKOCLAW_PERMISSION_MODE to another mode."
     )
 
 

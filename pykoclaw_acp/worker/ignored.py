@@ -19,8 +19,8 @@ from pykoclaw_acp.model.failures import TurnFailure
 PATIENCE: Final = 5.0  # s in which anything may come of a prompt that was repeated
 FAILURE: Final = TurnFailure(
     ErrorKind.RESTORED,
-    "Claude's transcript has this prompt already, so Claude did nothing now. That is so when the database was put back "
-    "to an earlier state. To have it done once more, repeat it.",
+    "Claude did nothing: its transcript already has this prompt. This happens after the database was put back to an "
+    "earlier state. To have the prompt carried out once more, send it again.",
 )
 
 

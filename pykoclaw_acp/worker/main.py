@@ -284,7 +284,7 @@ class Worker:
         grace = self._spec.orphan_grace
         await orphan.wait(grace, lambda: self._claude.busy)
         self._why_stopped = TurnFailure(
-            ErrorKind.ORPHANED, f"No server came back within {grace:g} s, so the turn was stopped."
+            ErrorKind.ORPHANED, f"No daemon came back within {grace:g} s, so the turn was stopped."
         )
         self._ended.set()
 

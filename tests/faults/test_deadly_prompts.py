@@ -59,7 +59,7 @@ async def test_second_daemon_death_before_accepting_prompt_fails_it(
         with pytest.raises(RpcError) as error:
             await client.answer(client.prompting(session, text(words)))
         assert error.value.kind == "server_died"
-        assert "is not looked at again" in error.value.message
+        assert "before it had accepted this request" in error.value.message
         assert stack.rows("SELECT state FROM acp_turns") == []
         assert stack.daemon_pid() not in (None, before)
     await client.load(session, stack.work)

@@ -729,7 +729,7 @@ async def test_dead_workers_last_words_are_shown_to_user(
     _write_spool(
         channel,
         encode(started)
-        + encode(Lost(epoch=1, kind=ErrorKind.ORPHANED, message="No server came back.")),
+        + encode(Lost(epoch=1, kind=ErrorKind.ORPHANED, message="No daemon came back.")),
     )
     await die(alive)
     async with daemon(tmp_path) as after:
@@ -739,8 +739,8 @@ async def test_dead_workers_last_words_are_shown_to_user(
         ]
         assert isinstance(events[-1], Failure)
         assert events[-1].error_kind == "orphaned"
-        assert "No server came back." in events[-1].text
-        why = "Cut off before its end. No server came back."
+        assert "No daemon came back." in events[-1].text
+        why = "Cut off before its end. No daemon came back."
         assert ToolEnded("c", "failed", reason=why) in events
 
 

@@ -83,7 +83,7 @@ async def test_request_that_killed_two_daemons_is_refused_unread(tmp_path: Path)
             number, _, error = one.rests("refuse")[0].partition(" ")
             assert number == "1"
             assert json.loads(error)["data"] == {"errorKind": "server_died"}
-            assert "Nothing of it is kept" in json.loads(error)["message"]
+            assert "Nothing of the request is kept" in json.loads(error)["message"]
             assert len(one.rests("answer")) == 1
             session = (await one.answer(2))["result"]["sessionId"]
             one.call(

@@ -160,7 +160,7 @@ async def test_worker_dying_with_daemon_fails_calls_once(
         tell(channel, None, output("half"))
         await acknowledged(channel)
     await die(alive)
-    why = "Cut off before its end. The server was stopped, and Claude's worker with it."
+    why = "Cut off before its end. pykoclaw-acp was stopped, and Claude's worker with it."
     for _ in range(2):
         async with daemon(tmp_path) as r:
             again = await found(r, session)

@@ -45,4 +45,4 @@ def test_its_end_says_why() -> None:
     assert end.error is not None
     assert (end.epoch, end.turn_id, end.stop_reason) == (3, "given", None)
     assert end.error.kind == ErrorKind.RESTORED
-    assert "repeat it" in end.error.message
+    assert "send it again" in end.error.message

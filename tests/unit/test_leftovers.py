@@ -130,7 +130,7 @@ def test_interrupted_start_resumes_and_reports_no_gap_twice(path: Path, after: i
 
 def test_turn_end_after_gap_is_kept(path: Path) -> None:
     ended = TurnEnded(epoch=7, n=5, turn_id="t", stop_reason="end_turn", claude_session_id="c")
-    lost = Lost(epoch=7, kind=ErrorKind.ORPHANED, message="No server came back.")
+    lost = Lost(epoch=7, kind=ErrorKind.ORPHANED, message="No daemon came back.")
     path.write_bytes(b"".join(LINES[:3]) + b"\xff\n" + encode(ended) + encode(lost))
     assert [type(one) for one in read(path)] == [
         EventFrame,

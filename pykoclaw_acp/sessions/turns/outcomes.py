@@ -20,11 +20,12 @@ from pykoclaw_acp.model.work import CUT_OFF
 
 INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
 UNREAD: Final = (
-    "The database could not be read. {} The prompt was not sent to Claude; send it again when this has"
-    " ended."
+    "The database could not be read. {} The prompt was not sent to Claude; send it again when the"
+    " database can be read."
 )
 DAMAGED: Final = (
-    "What this prompt needs can be neither read nor stored. {} The prompt was not sent to Claude."
+    "The data that this prompt needs can be neither read nor written. {} The prompt was not sent to"
+    " Claude."
 )
 KEPT: Final = (
     "What was received is kept here, but Claude may not remember it. "
@@ -39,15 +40,15 @@ ENDED: Final = (
     "This turn has ended, but what was kept of its end was damaged: how it ended is not known. Claude remembers the "
     "turn. The prompt was not sent again: look at what was done."
 )
-NOT_BEGUN: Final = "The server stopped before it sent this prompt to Claude. Send it again."
+NOT_BEGUN: Final = "pykoclaw-acp stopped before it sent this prompt to Claude. Send it again."
 MAX_ATTEMPTS: Final = 2  # daemons that may die over a prompt
 DEADLY: Final = (
-    f"The server died {MAX_ATTEMPTS} times while it prepared this prompt, so it does not try again. Nothing of it was "
-    "sent to Claude. The server's log says more; what was written is kept here."
+    f"pykoclaw-acp died {MAX_ATTEMPTS} times while it prepared this prompt, so it does not try again. Nothing of the "
+    "prompt was sent to Claude. The prompt is kept here; the log of pykoclaw-acp says more."
 )
 DEADLY_LINE: Final = (
-    f"The server died {MAX_ATTEMPTS} times before it had taken this request, so it is not looked at again. Nothing of "
-    "it is kept, and nothing was sent to Claude. The server's log says more."
+    f"pykoclaw-acp died {MAX_ATTEMPTS} times before it had accepted this request, so it does not try again. Nothing of "
+    "the request is kept, and nothing was sent to Claude. The log of pykoclaw-acp says more."
 )
 COPIED: Final = (
     "This is a copy of the data directory {path}: the turn may go on there, and is not shown here."
@@ -64,8 +65,8 @@ RESTORED: Final = (
     "What Claude has done since then is not kept here, and was stopped."
 )
 PUT_BACK: Final = (
-    "**The database was put back to an earlier state.** What Claude was doing was stopped. Of what it has done "
-    "since then, what its transcript has follows; files may have changed besides."
+    "**The database was put back to an earlier state.** What Claude was doing was stopped. Below is what "
+    "Claude's transcript still has of the time since then; files may have changed as well."
 )
 PROMPT_LOST: Final = (
     "The database was put back to an earlier state, in which this prompt is not known. It was accepted before, and may "
@@ -78,10 +79,10 @@ PROMPT_BEGUN: Final = (
 )
 GIVEN: Final = (
     "The database was put back to an earlier state, from before this prompt was sent to Claude. Claude's transcript "
-    "has it, so it was not sent again: look at what was done. To have it done once more, repeat it."
+    "has it, so it was not sent again: look at what was done. To have the prompt carried out once more, send it again."
 )
-STOPPED: Final = "The server stopped in the middle of this turn."
-WORKER_STOPPED: Final = "The server was stopped, and Claude's worker with it."
+STOPPED: Final = "pykoclaw-acp stopped in the middle of this turn."
+WORKER_STOPPED: Final = "pykoclaw-acp was stopped, and Claude's worker with it."
 CANCELLED: Final = Outcome(TurnState.CANCELLED, stop_reason="cancelled")
 
 
