@@ -96,8 +96,9 @@ def user_settings(context: Context) -> Finding:
     """Claude reads the user's own settings, which it leaves out in silence if they are broken."""
     path = os.path.join(configuration(context)[1], "settings.json")
     if wrong := trouble(path):
-        found = f"{path} {wrong}: Claude does without it, also without what it forbids"
-        return Finding("Claude settings", "warning", found, "Correct the file; it counts at once.")
+        found = f"{path} {wrong}: Claude ignores it, so what it forbids is not forbidden"
+        advice = "Correct the file; it takes effect at once."
+        return Finding("Claude settings", "warning", found, advice)
     return Finding("Claude settings", "ok", path if os.path.exists(path) else "no file of yours")
 
 
@@ -160,7 +161,7 @@ def profile(context: Context) -> Finding:
             "profile",
             "problem",
             f"{found}, which Claude refuses to root",
-            f"Set IS_SANDBOX=1 in the environment of {whose} if this machine may be lost,"
+            f"Set IS_SANDBOX=1 in the environment of {whose} if this machine is a disposable sandbox,"
             " run as another user, or set PYKOCLAW_PERMISSION_MODE to another mode.",
         )
     return Finding("profile", "ok", found)

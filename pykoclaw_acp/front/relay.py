@@ -36,9 +36,7 @@ ANSWERS: Final = 10.0
 # s, after a final failure, for a client that has not asked anything yet
 FAILURE_LINGER: Final = 1.0
 
-GOES_ON: Final = (
-    "Turns that the daemon has go on. Start the client again, and open the session to see them."
-)
+GOES_ON: Final = "Running turns continue in the daemon. Start the client again, and open the session to see them."
 
 _GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _NEVER: Final = float("inf")

@@ -58,8 +58,8 @@ def greeting(request: dict[str, Any]) -> bytes | None:
 
 
 TAKEN: Final = (
-    " The daemon had taken this request, which is kept: what it began may go on, and the rest may be done when the "
-    "session is opened again. Look there before you send it again."
+    " The daemon had received this request and kept it: its work may continue, and what has not begun may be done when "
+    "the session is opened again. Look at the session before you send the request again."
 )
 
 

@@ -122,14 +122,15 @@ BYPASS: Final = Choice(
 AUTO: Final = Choice(
     AUTO_MODE,
     "Auto",
-    "Claude does unasked what a check by its service finds safe; the rest is refused.",
+    "Claude does without asking what a safety check of its service allows; the rest is refused.",
 )
 MODES: Final = (
     Choice("default", "Ask first", "Claude asks before it changes files or runs commands."),
     Choice(
         "acceptEdits",
         "Accept edits",
-        "Claude edits files, and makes, moves or deletes them by simple commands, unasked. It asks before others.",
+        "Claude edits files and creates, moves or deletes them by simple commands, without asking. It asks before other"
+        " commands.",
     ),
     Choice("plan", "Plan", "Claude reads and makes a plan, and asks before it changes anything."),
     AUTO,

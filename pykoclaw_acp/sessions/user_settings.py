@@ -66,9 +66,9 @@ class BrokenSettings:
             return []
         log.warning("The user's Claude settings are broken", action="settings_broken", path=path)
         words = (
-            f"**Your Claude settings do not count: `{neutral(path, 'command')}` {wrong}.** Claude goes on without"
-            " them, also without what they forbid, from its next start at the latest. They count again as soon as the"
-            " file is corrected."
+            f"**Your Claude settings are ignored: `{neutral(path, 'command')}` {wrong}.** From its next start at the"
+            " latest, Claude runs without them, and what they forbid is no longer forbidden. They take effect again as"
+            " soon as the file is corrected."
         )
         return [note_event(f"settings-{uuid4()}", words)]
 

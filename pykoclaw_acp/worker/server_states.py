@@ -211,7 +211,7 @@ def sign_in_command(name: str, detail: Mapping[str, Any], account: str) -> str:
 def advice(why: str) -> str:
     """What to do about a server that fails with these words; empty if they do not say it."""
     if _REFUSED.search(why):
-        return "It wants a sign-in that it does not offer to Claude: give it a header or a token in its configuration"
+        return "It requires a sign-in that Claude cannot perform: put a token or a header into its configuration"
     return "Check its address" if _NOT_FOUND.search(why) else ""
 
 

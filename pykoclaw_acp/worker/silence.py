@@ -68,9 +68,9 @@ class Silence:
         seconds = time.monotonic() - self._heard
         log.warning("Claude does not answer", action="claude_silent", seconds=round(seconds))
         self._note(
-            f"**Claude's process has not answered for {seconds:.0f} s.** It hangs, or was stopped. The conversation is"
-            " kept, and the turn goes on when the process does. To go on without it, stop the turn, and send the"
-            " prompt again: another process then answers."
+            f"**Claude's process has not answered for {seconds:.0f} s.** It hangs or is suspended. The conversation"
+            " is kept, and the turn continues when the process responds again. If you do not want to wait, stop the"
+            " turn and send the prompt again: a new process then answers."
         )
 
     def _note(self, words: str) -> None:

@@ -85,7 +85,7 @@ class StatusLines:
             if said.endswith(reason):
                 self._sent_on.remove(reason)
                 return []
-        return line(f"**A hook sent Claude on** (`Stop`){_after(_plain(said))}")
+        return line(f"**A hook made Claude continue** (`Stop`){_after(_plain(said))}")
 
     def _hook(self, data: dict[str, Any]) -> list[Event]:
         hook = str(data.get("hook_name"))
@@ -135,7 +135,7 @@ def _did(event: str, *, halts: bool) -> str:
         return "stopped Claude"
     if event in _AFTERWARDS:
         return "objected"
-    return "sent Claude on" if "Stop" in event else "blocked this"
+    return "made Claude continue" if "Stop" in event else "blocked this"
 
 
 def _without_prompt(name: str, why: str, *, halts: bool) -> list[Event]:

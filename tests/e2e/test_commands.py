@@ -277,7 +277,7 @@ async def test_wrong_setting_ends_no_daemon_nor_running_turn(
     with pytest.raises(RpcError) as refused:
         await client.answer(running)
     assert refused.value.data["turnState"] == "unknown"
-    assert "The daemon had taken this request" in refused.value.message
+    assert "The daemon had received this request" in refused.value.message
     (stack.work / "go").touch()
     await eventually((stack.work / "ran").is_file)
     wrong.unlink()

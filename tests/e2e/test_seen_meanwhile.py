@@ -291,7 +291,7 @@ async def test_goal_that_sends_claude_on_says_so(stack: Stack) -> None:
     client = await stack.start(CLAUDE_CODE_STOP_HOOK_BLOCK_CAP="2")
     session = await client.new(stack.work)
     await client.prompt(session, "/goal make tests pass")
-    note = "\n\n**A hook sent Claude on** (`Stop`): [make tests pass]: "
+    note = "\n\n**A hook made Claude continue** (`Stop`): [make tests pass]: "
     assert client.text(session).count(note) >= 2
     assert "Goal set: make tests pass\n\n" in client.text(session)
     await seen_again(stack, client, session)
@@ -308,11 +308,11 @@ async def test_settings_claude_leaves_out_are_named_until_corrected(
     session = await client.new(stack.work)
     for answer in ("One.", "Two."):
         await client.prompt(session, text(answer))
-    assert client.text(session).count("**Your Claude settings do not count: `") == 1
+    assert client.text(session).count("**Your Claude settings are ignored: `") == 1
     again = await seen_again(stack, client, session)
     path.write_text("{}")
     await again.prompt(session, text("Three."))
-    assert again.text(session).count("**Your Claude settings do not count: `") == 1
+    assert again.text(session).count("**Your Claude settings are ignored: `") == 1
 
 
 @pytest.mark.long

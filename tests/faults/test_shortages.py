@@ -203,7 +203,7 @@ async def test_front_without_memory_says_so_and_turn_continues(stack: Stack) -> 
     with pytest.raises(RpcError) as caught:
         await client.answer(answer)
     assert (caught.value.kind, "`ulimit -v`" in caught.value.message) == ("out_of_memory", True)
-    assert "Turns that the daemon has go on" in caught.value.message
+    assert "Running turns continue in the daemon." in caught.value.message
     assert await client.gone() == 1
     later = await stack.front()
     await later.load(session, stack.work)

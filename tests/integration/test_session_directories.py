@@ -83,7 +83,7 @@ async def test_users_settings_claude_leaves_out_are_named_once(tmp_path: Path) -
             assert "result" in await wire.call("session/prompt", **prompt(session, "say 1"))
             said.append(len(notes(wire)))
         assert said == [0, 1, 1, 1, 2]
-        assert f"do not count: `{settings}` is no JSON from line 1" in notes(wire)[0]
+        assert f"are ignored: `{settings}` is no JSON from line 1" in notes(wire)[0]
         assert len(r.launcher.launched) == 1
 
 
@@ -166,7 +166,7 @@ async def test_what_is_missing_is_said_whatever_ends_prompt(tmp_path: Path, fate
         for worker in r.launcher.launched:
             worker.ready()
         assert "result" in await wire.call("session/prompt", **prompt(session, "say 1"))
-        for words in ("Claude settings do not count", f"additional directory `{more}` cannot"):
+        for words in ("Claude settings are ignored", f"additional directory `{more}` cannot"):
             assert len([one for one in notes(wire) if words in one]) == 1
 
 

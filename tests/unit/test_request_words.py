@@ -153,7 +153,7 @@ def test_prompt_names_options_that_work(
         (ASKS, "reject_once", "", "Declined: Claude is told"),
         (FORM, "reject_once", "", "Declined: the MCP server"),
         (RULED, "allow_always", "", "for the rest of the session; `pykoclaw-acp rules list`"),
-        (replace(CALL, always="x"), "allow_always", "", "a mode that was turned on stays"),
+        (replace(CALL, always="x"), "allow_always", "", "A mode that was turned on stays"),
         (CALL, "allow_once", "", None),
         (CALL, "reject_once", "", None),
         (ASKS, "allow_once", "", None),

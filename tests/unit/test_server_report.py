@@ -156,7 +156,7 @@ async def test_table_says_what_helps_against_refusal() -> None:
     cli = Cli(locked={"status": "failed", "error": "No way (HTTP 401)."})
     told = str(await shown(cli, "/mcp"))
     assert (
-        "No way (HTTP 401). It wants a sign-in that it does not offer to Claude: give it a" in told
+        "No way (HTTP 401). It requires a sign-in that Claude cannot perform: put a token" in told
     )
 
 

@@ -95,11 +95,11 @@ async def test_a_failure_is_told_as_one_sentence(error: str, told: str) -> None:
     [
         (
             "Dynamic Client Registration rejected (HTTP 404): ",
-            "Dynamic Client Registration rejected (HTTP 404).** Claude goes on without it. It wants a sign-in",
+            "Dynamic Client Registration rejected (HTTP 404).** Claude goes on without it. It requires a sign-in",
         ),
         (
             "Error POSTing to endpoint (HTTP 403): No",
-            "(HTTP 403): No.** Claude goes on without it. It wants",
+            "(HTTP 403): No.** Claude goes on without it. It requires a sign-in",
         ),
         (
             "Error POSTing to endpoint (HTTP 404):",

@@ -352,7 +352,7 @@ class TestLines:
             ("PostToolUse:Bash", {"exit_code": 2, "stderr": "no"}, "**A hook objected** (`PostToolUse:Bash`): no"),
             ("PostToolUse:Bash", {"exit_code": 0, "stdout": json.dumps({"continue": False, "stopReason": "no"})},
              "**A hook stopped Claude** (`PostToolUse:Bash`): no"),
-            ("SubagentStop", {"exit_code": 2, "stderr": "no"}, "**A hook sent Claude on** (`SubagentStop`): no"),
+            ("SubagentStop", {"exit_code": 2, "stderr": "no"}, "**A hook made Claude continue** (`SubagentStop`): no"),
         ],
     )  # fmt: skip
     def test_a_hook_blocks_only_what_it_can(
@@ -384,7 +384,7 @@ class TestLines:
                 said += translator.events(fed_back)  # as words of the user's
             else:
                 said += translator.events(message)
-        sent_on = "**A hook sent Claude on** (`Stop`): "
+        sent_on = "**A hook made Claude continue** (`Stop`): "
         goal = f"{sent_on}[make test]: works not"
         assert texts(said) == [f"{sent_on}lint fails", f"{sent_on}no tests", goal, goal]
 

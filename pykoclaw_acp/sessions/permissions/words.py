@@ -29,8 +29,9 @@ IN_SESSION: Final = (
     " `pykoclaw-acp rules remove` removes it."
 )
 UNTIL_END: Final = (
-    "Allowed until Claude's process ends, not for the rest of the session: rules that may hold a secret, those of a "
-    "directory that is not trusted, and access to other directories are not kept; a mode that was turned on stays."
+    "Allowed until Claude's process ends, not for the rest of the session. Not kept are rules that may contain a "
+    "secret, rules in a directory that is not trusted, and access to other directories. A mode that was turned on "
+    "stays on."
 )
 _DECLINED: Final = "Declined: the MCP server is told so."
 _UNANSWERED: Final = "Declined: Claude is told that you do not want to answer."
