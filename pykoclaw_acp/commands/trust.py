@@ -58,11 +58,12 @@ def look(path: str, as_json: bool) -> None:
         return
     _print(looked)
     if looked["found"]:
-        terminal.line("It is trusted." if looked["trusted"] else "It is not trusted with this.")
+        terminal.line(f"This content is {'' if looked['trusted'] else 'not '}trusted.")
         _print_changes(looked.get("changes", []))
         if without := looked.get("without"):  # missing in the answer of an older daemon
-            who = without["by"] or "nobody: there was no answer"
-            terminal.line(f"Claude runs without it, since {show.when(without['at'])}, by {who}.")
+            why = f"{without['by']} decided so" if without["by"] else "nobody answered"
+            since = show.when(without["at"])
+            terminal.line(f"Since {since}, Claude runs without this content: {why}.")
 
 
 def add(path: str, tree: bool) -> None:
@@ -72,22 +73,23 @@ def add(path: str, tree: bool) -> None:
     if tree:
         terminal.line("Trusted, with all directories below it, whatever they hold.")
     elif looked["found"] or looked["dotenv"]:
-        terminal.line("Trusted, until this changes. It counts from the next prompt on.")
+        terminal.line("Trusted until this content changes, from the next prompt on.")
     else:
-        terminal.line("There is nothing to trust. What comes to be there will be asked about.")
+        terminal.line("There is nothing to trust. You will be asked when active content appears.")
 
 
 def remove(path: str) -> None:
     """Revoke trust in a directory."""
     ask("trust/remove", path=os.path.abspath(path))
     terminal.line(
-        "Not trusted any more, from the next prompt on. What Claude does for a prompt that it has goes on as"
-        " before, also in the background; `pykoclaw-acp workers stop SESSION` ends it."
+        "No longer trusted, from the next prompt on. Work on earlier prompts continues as before, also in the"
+        " background; `pykoclaw-acp workers stop SESSION` stops it."
     )
 
 
 def _print(looked: dict[str, Any]) -> None:
-    terminal.line(f"{looked['path']} holds{':' if looked['found'] else ' nothing that acts.'}")
+    what = "this active content:" if looked["found"] else "no active content."
+    terminal.line(f"{looked['path']} has {what}")
     for one in looked["found"]:
         _item(one)
     if looked["dotenv"]:

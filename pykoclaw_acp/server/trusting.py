@@ -106,8 +106,8 @@ class Trusting:
             await self._write(trust.add(text(path), ANY, BY), trust.settled(text(path)))
         elif found is not None and not found.content:
             raise InvalidParams(
-                f"Not all of {text(path)} could be looked at ({found.found[-1]}), so its content cannot be remembered."
-                " `--tree` trusts the directory, and all below it, whatever they hold."
+                f"The content of {text(path)} could not be examined completely ({found.found[-1]}), so it cannot be"
+                " remembered. `--tree` trusts the directory and all directories below it, whatever their content is."
             )
         elif found is not None or file is not None:
             content = NOTHING if found is None else found.content

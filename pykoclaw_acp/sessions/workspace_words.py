@@ -27,12 +27,12 @@ _CHOICES: Final = (
     " the prompt is not sent."
 )
 _INCOMPLETE: Final = (
-    "Not all of it could be looked at, so it cannot be trusted from here: `pykoclaw-acp trust add --tree` trusts a"
-    " directory whatever it holds."
+    "Its content could not be examined completely, so it cannot be trusted here: `pykoclaw-acp trust add --tree` trusts"
+    " a directory whatever its content is."
 )
 _AGAIN: Final = (
-    "If such changes are expected, this ends the questions: it trusts a directory with all below it, whatever they come"
-    " to hold."
+    "If you expect such changes, this command stops the questions. It trusts the directory and all directories below"
+    " it, whatever their content becomes:"
 )
 DONE: Final = {
     ALLOW_ONCE: "Claude runs without the active content of the directory.",

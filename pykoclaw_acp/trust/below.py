@@ -48,7 +48,7 @@ def find(root: str, own: str, most: int, until: float) -> Below:
     while waiting or links:
         path = waiting.popleft() if waiting else links.popleft()  # what is elsewhere comes last
         if len(seen) > most or time.monotonic() > until:
-            limit = f"more than {most} directories, or more than {MAX_TIME:g} s of looking"
+            limit = f"more than {most} directories, or it takes more than {MAX_TIME:g} s"
             break
         try:
             entries = _directories(path)

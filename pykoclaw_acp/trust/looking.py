@@ -59,7 +59,7 @@ class Looking:
         """Whether there is no time for more, which `limit` says then."""
         if time.monotonic() <= self.until:
             return False
-        self.limit = f"more than {MAX_TIME:g} s of looking"
+        self.limit = f"it takes more than {MAX_TIME:g} s"
         return True
 
     def kind(self, path: str) -> int:

@@ -51,8 +51,8 @@ def acting(data: bytes) -> list[str]:
     if "\0" in text:
         return ["is not text"]
     head = _head(text)
-    found = ["has a head that cannot be understood"] if head is None else []
-    found += [f"has {shown(line)} in its head" for line in _odd(head or [])]
+    found = ["has front matter that cannot be understood"] if head is None else []
+    found += [f"has {shown(line)} in its front matter" for line in _odd(head or [])]
     commands = list(_commands(text)) or list(_commands(_substituted(text)))
     return found + [f"runs when it is used: {command}" for command in commands]
 

@@ -90,7 +90,7 @@ def _look(
     one.run()
     found = [neutral(text(line)) for line in one.found]
     if looking.limit:
-        found.append(neutral(text(f"there is more than is looked at: {looking.limit}")))
+        found.append(neutral(text(f"not everything was examined: {looking.limit}")))
     listed = shown(found, one.more)
     # What nobody was shown whole is not remembered as trusted.
     seen = not (one.unread or looking.limit) and not (deep is not None and deep.limit)
@@ -255,7 +255,7 @@ class _Scan:
             words |= programs.words(one[:left])
             left -= len(one)
             if left < 0 or len(words) > MAX_WORDS:
-                self._looking.limit = "the words of a very long file, which may name programs"
+                self._looking.limit = "a file too long to find all programs that it names"
                 break
         roots = (*directories, *self._place.roots)
         entered: dict[str, None] = {}  # by `cd`, or given to a program that runs what is there
@@ -307,7 +307,7 @@ class _Scan:
                 if file.data is None:
                     self.unread.append(file)
                 else:
-                    self._say(one, ["says what Claude runs"], file.digest)
+                    self._say(one, ["defines what Claude runs"], file.digest)
 
     def _skills(self, folder: str, directory: str) -> None:
         skills: dict[str, list[str]] = {}

@@ -333,7 +333,7 @@ async def test_the_commands_list_add_and_remove(stack: Stack, repository: Reposi
     assert (await run(stack, "trust", "list")).out == "No directory is trusted.\n"
     shown = await run(stack, "trust", "show", path)
     assert "hook at SessionStart" in shown.out
-    assert "It is not trusted with this." in shown.out
+    assert "This content is not trusted." in shown.out
     await client.prompt(session, WORK)
     assert repository.ran == set()
     added = await run(stack, "trust", "add", path)

@@ -552,7 +552,7 @@ def test_more_words_than_examined_cannot_be_remembered(work: Path) -> None:
     write(work / ".claude/settings.json", hook("./check.sh") | {"spinnerVerbs": padding})
     (one,) = look(work).acting
     assert one.content == ""
-    assert any("there is more than is looked at" in line for line in one.found)
+    assert any("not everything was examined" in line for line in one.found)
 
 
 def test_files_elsewhere_do_not_belong_to_it(work: Path, tmp_path: Path) -> None:
@@ -680,7 +680,7 @@ def test_content_not_inspected_whole_cannot_be_remembered(
         write(work / f".claude/skills/{number}/SKILL.md", "Words.")
     (place,) = look(work).acting
     assert place.content == ""
-    assert place.found == ("there is more than is looked at: more than 10 files",)
+    assert place.found == ("not everything was examined: more than 10 files",)
 
 
 def test_circular_directories_terminate(work: Path) -> None:
@@ -699,7 +699,7 @@ def test_link_to_everything_is_named_and_not_followed(work: Path, link: str, tar
     (place / link).symlink_to(target)
     content = look(place)
     (one,) = content.acting
-    assert one.found[-1].startswith(f"there is more than is looked at: a link to {target} (")
+    assert one.found[-1].startswith(f"not everything was examined: a link to {target} (")
     assert one.found[-1].endswith(f"{link})")
     assert one.content == "", "what nobody has seen cannot be trusted"
     assert not [path for path in content.stamps if path.startswith(f"{place}/{link}/")]

@@ -111,7 +111,7 @@ def test_look_ends_when_its_time_is_over(tmp_path: Path, monkeypatch: pytest.Mon
         (commands / f"{number}.md").write_text("words")
     (place,) = scan(str(tmp_path), (), ALL).acting
     assert 0 < len(read) <= looking.MAX_TIME < watch.LOOK_WAIT
-    assert f"there is more than is looked at: more than {looking.MAX_TIME:g} s of" in str(
+    assert f"not everything was examined: it takes more than {looking.MAX_TIME:g} s" in str(
         place.found
     )
     assert not place.content, "what nobody has seen cannot be trusted"
