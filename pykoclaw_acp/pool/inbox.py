@@ -87,7 +87,7 @@ class Inbox:
         if isinstance(frame, Skipped) and not self.foreign:
             self.foreign = True
             log.error(
-                "A worker says what this version does not know; restart the daemon",
+                "A worker sent a message that this version does not know; restart the daemon",
                 action="frame_unknown",
                 epoch=self._epoch,
                 frame=frame.n,

@@ -294,4 +294,4 @@ def _log_failure(task: asyncio.Task[None]) -> None:
         and (error := task.exception())
         and not isinstance(error, ConnectionError | StoreClosed)
     ):
-        log.error("What follows an answer failed", action="follow_up_failed", exc_info=error)
+        log.error("Work after an answer failed", action="follow_up_failed", exc_info=error)

@@ -223,19 +223,18 @@ class OtherPrograms:
             except StoreClosed:
                 raise
             except Conflict as error:  # the session was deleted
-                log.info("Nobody looks any more", action="look_later", error=str(error))
+                log.info("Turns of other programs are no longer looked for: the session was deleted",
+                         action="look_later", error=str(error))  # fmt: skip
             except Exception as error:
                 if isinstance(error, StoreUnavailable) and error.retryable:
-                    log.info("A look comes later", action="look_later", error=str(error))
+                    log.info("Turns of other programs cannot be looked for now; tried again later",
+                             action="look_later", error=str(error))  # fmt: skip
                     self.changed()
                     if needed:
                         raise
                     return
-                log.exception(
-                    "What other programs did could not be taken in",
-                    action="look_failed",
-                    session=self._state.id,
-                )
+                log.exception("What other programs did could not be taken in",
+                              action="look_failed", session=self._state.id)  # fmt: skip
                 await self._say_so()
 
     async def _say_so(self) -> None:

@@ -109,7 +109,7 @@ class Checkpoints:
             return await self._writer.run(step)
         except (sqlite3.Error, FileGone, OSError) as error:
             log.warning(
-                "The write-ahead log could not be brought in",
+                "The write-ahead log could not be checkpointed",
                 action="checkpoint_failed",
                 error=str(error),
             )

@@ -298,7 +298,7 @@ class Database:
             )
         except sqlite3.Error as error:
             log.warning(
-                "The removed log could not be brought in",
+                "The removed write-ahead log could not be checkpointed",
                 action="log_not_rescued",
                 error=str(error),
             )

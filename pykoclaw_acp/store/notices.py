@@ -223,7 +223,7 @@ async def waiting_request(database: Database, ask_id: str) -> WaitingRequest | N
 
 def _skip(notice_id: str, error: Exception) -> None:
     log.warning(
-        "Nobody is told of what cannot be read",
+        "A notification is not sent: the row of its turn or request cannot be read",
         action="notice_unreadable",
         notice=notice_id,
         error=str(error),

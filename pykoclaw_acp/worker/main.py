@@ -180,7 +180,9 @@ class Worker:
             await self._lose(died.kind, died.message)
 
     async def _lose(self, kind: ErrorKind, message: str) -> None:
-        log.warning("Claude is lost", action="claude_lost", kind=kind, reason=message)
+        log.warning(
+            "The worker ends after a failure", action="claude_lost", kind=kind, reason=message
+        )
         self._last_words = Lost(epoch=self._spec.epoch, kind=kind, message=message)
         if self._daemon.attached:
             with contextlib.suppress(TimeoutError):

@@ -127,6 +127,9 @@ class Reception:
                 if isinstance(first, Hello) and first.epoch == self._epoch:
                     await self._serve(line, first, frames)
                 else:
-                    log.warning("Whoever connected is not our daemon", action="peer_refused")
+                    log.warning(
+                        "A connection was refused: it is not from this worker's daemon",
+                        action="peer_refused",
+                    )
         finally:
             await line.close()

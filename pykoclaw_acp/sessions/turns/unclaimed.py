@@ -98,7 +98,11 @@ class Unclaimed:
     async def _expire(self) -> None:
         await asyncio.gather(asyncio.sleep(self._window), self._expire_after_adopted())
         for turn in list(self._claims):
-            log.info("Nobody came for a prompt", action="turn_unclaimed", turn=turn.turn_id)
+            log.info(
+                "No client came back for a waiting prompt",
+                action="turn_unclaimed",
+                turn=turn.turn_id,
+            )
             self._settle(turn, claimed=False)
 
     async def _expire_after_adopted(self) -> None:
