@@ -72,7 +72,7 @@ def _require_address(url: str, place: str) -> None:
 def _headers(given: list[HttpHeader], place: str) -> dict[str, str]:
     for at, one in enumerate(given):
         if not _TOKEN.fullmatch(one.name):
-            raise InvalidParams(f"`{place}.headers[{at}].name`: is no name of an HTTP header.")
+            raise InvalidParams(f"`{place}.headers[{at}].name`: is not a valid HTTP header name.")
         if _BREAKS.search(one.value):
             raise InvalidParams(f"`{place}.headers[{at}].value`: must be one line.")
     return {one.name: one.value for one in given}

@@ -104,9 +104,9 @@ def head(line: bytes) -> Generator[None, None, Head]:
     except (
         msgspec.MsgspecError, UnicodeError, RecursionError, long_lines.NoJson, long_lines.TooComplex,
     ):  # fmt: skip
-        raise InvalidParams("This is no session that was exported as JSON.") from None
+        raise InvalidParams("This is not a session that was exported as JSON.") from None
     if found.format != FORMAT:
-        raise InvalidParams("This is no session that was exported as JSON.")
+        raise InvalidParams("This is not a session that was exported as JSON.")
     if found.version != VERSION:
         raise InvalidParams(
             f"The export has version {found.version}, and this program reads version {VERSION}."

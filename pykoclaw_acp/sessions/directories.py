@@ -81,7 +81,11 @@ class Directories:
             if one is not None and before.get(path, one) != one
         ]
         if replaced and self._workers.is_live(self._state.id):
-            log.info("A directory is another one now", action="directory_replaced", paths=replaced)
+            log.info(
+                "A directory of the session was replaced by another one",
+                action="directory_replaced",
+                paths=replaced,
+            )
             self._workers.retire(self._state.id)
         gone = [
             path for path in added if self._seen[path] is None and before.get(path, ()) is not None
@@ -216,7 +220,7 @@ def _identity(path: str) -> tuple[_Inode | None, str]:
             return None, _why_absent(path.rstrip("/"))
         return None, f"it cannot be looked at ({error.strerror})"
     except ValueError:
-        return None, "it is no path"
+        return None, "it is not a path"
     return (status.st_dev, status.st_ino), ""
 
 
@@ -224,4 +228,4 @@ def _why_absent(path: str) -> str:
     nearest = next(filter(os.path.lexists, upwards(path)), "/")
     if not os.path.exists(nearest):
         return _DANGLING
-    return "it is no directory" if nearest == path else _GONE
+    return "it is not a directory" if nearest == path else _GONE

@@ -114,12 +114,12 @@ def trouble(path: str) -> str:
     try:
         value = json.loads(text, parse_int=float, parse_constant=_no_number)
     except json.JSONDecodeError as error:
-        return f"is no JSON from line {error.lineno}, column {error.colno}"
+        return f"is not valid JSON (line {error.lineno}, column {error.colno})"
     except ValueError as error:
-        return f"is no JSON: {error}"
+        return f"is not valid JSON: {error}"
     except RecursionError:
         return ""  # the CLI reads deeper than Python
-    return _misshapen(value) if isinstance(value, dict) else "is no JSON object"
+    return _misshapen(value) if isinstance(value, dict) else "is not a JSON object"
 
 
 def _no_number(word: str) -> Never:

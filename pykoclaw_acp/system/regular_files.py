@@ -14,7 +14,7 @@ def opened(path: str) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("it is no file")
+            raise OSError("it is not a file")
         yield descriptor
     finally:
         os.close(descriptor)

@@ -58,7 +58,7 @@ def trouble(directory: str) -> str | None:
         return None
     try:
         if not _is_small_file(path):
-            return f"it is no file, or larger than {MAX_FILE >> 20} MiB"
+            return f"it is not a file, or larger than {MAX_FILE >> 20} MiB"
         dotenv.read(path)
     except OSError as error:
         return error.strerror or "it cannot be opened"

@@ -10,7 +10,7 @@ from pykoclaw_acp.model.blobs import amount
 
 MOST: Final = 256 * 1024  # bytes of a file that is shown
 UNKNOWN: Final = "Whether the file exists cannot be seen: its disk does not answer."
-NOT_ORDINARY: Final = "This is no ordinary file."
+NOT_ORDINARY: Final = "This is not an ordinary file."
 REPLACED: Final = "The file exists ({size}) and would be replaced; what it holds is not shown."
 
 

@@ -44,8 +44,8 @@ async def test_bad_directories_are_refused_in_words(tmp_path: Path) -> None:
         nobodys = "there is no such directory"
         bad = {
             missing: nobodys,
-            file: "it is no directory",
-            f"{file}/": "it is no directory",
+            file: "it is not a directory",
+            f"{file}/": "it is not a directory",
             f"{file}/below": nobodys,
         }
         for path, why in bad.items():
@@ -83,7 +83,7 @@ async def test_users_settings_claude_leaves_out_are_named_once(tmp_path: Path) -
             assert "result" in await wire.call("session/prompt", **prompt(session, "say 1"))
             said.append(len(notes(wire)))
         assert said == [0, 1, 1, 1, 2]
-        assert f"are ignored: `{settings}` is no JSON from line 1" in notes(wire)[0]
+        assert f"are ignored: `{settings}` is not valid JSON (line 1," in notes(wire)[0]
         assert len(r.launcher.launched) == 1
 
 

@@ -136,7 +136,7 @@ def test_file_to_be_replaced_is_shown_or_named(tmp_path: Path) -> None:
     for path in ("binary", "latin", "long", "link", str(tmp_path / "secret"), "../secret"):
         old, note = shown(path)
         assert (old, "would be replaced" in note) == (None, True)
-    assert shown("pipe") == (None, "This is no ordinary file.")
+    assert shown("pipe") == (None, "This is not an ordinary file.")
 
 
 def test_showing_question_leaves_pipes_writer_alone(tmp_path: Path) -> None:

@@ -53,12 +53,12 @@ def test_what_claude_heeds_is_not_named(path: Path, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "wrong"),
     [
-        (b'{"permissions":\n {},}', "is no JSON from line 2, column "),
-        (b"// mine\n{}", "is no JSON from line 1, column 1"),
-        (b"[]", "is no JSON object"),
-        (b'{"a": NaN}', "is no JSON: it has NaN"),
-        (b'{"a": [-Infinity]}', "is no JSON: it has -Infinity"),
-        (b'{"a": Infinity}', "is no JSON: it has Infinity"),
+        (b'{"permissions":\n {},}', "is not valid JSON (line 2, column "),
+        (b"// mine\n{}", "is not valid JSON (line 1, column 1)"),
+        (b"[]", "is not a JSON object"),
+        (b'{"a": NaN}', "is not valid JSON: it has NaN"),
+        (b'{"a": [-Infinity]}', "is not valid JSON: it has -Infinity"),
+        (b'{"a": Infinity}', "is not valid JSON: it has Infinity"),
         (b'{"permissions": null}', "has no object in `permissions`"),
         (b'{"permissions": ["Read"]}', "has no object in `permissions`"),
         (b'{"model": 3}', "has no text in `model`"),
