@@ -86,7 +86,7 @@ def credential(context: Context) -> Finding:
     if file.endswith(credentials.LOGIN) and mode & 0o077:
         return Finding(
             "credential", "problem", f"others may read {file} (mode {mode:o})",
-            f"Close it with `chmod 600 {file}`.",
+            f"Restrict it with `chmod 600 {file}`.",
         )  # fmt: skip
     what = "Claude's login in" if file.endswith(credentials.LOGIN) else "a helper program, in"
     return Finding("credential", "ok", f"{what} {file}")

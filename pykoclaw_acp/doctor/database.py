@@ -86,7 +86,7 @@ def database(context: Context) -> Finding:
     if exposed and not closed:
         names = " ".join(map(str, exposed))
         return Finding("database", "warning", f"others may read it (mode {stat.S_IMODE(path.stat().st_mode):o})",
-                       f"Close it with `chmod {'600' if context.group is None else '660'} {names}`.")  # fmt: skip
+                       f"Restrict it with `chmod {'600' if context.group is None else '660'} {names}`.")  # fmt: skip
     return Finding("database", "ok", found)
 
 

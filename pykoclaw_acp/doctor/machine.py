@@ -84,10 +84,10 @@ def daemon(context: Context) -> Finding:
             advice = f"Look at its log with `pykoclaw-acp logs`, and restart it. Its socket is {context.places.socket}."
             return Finding("daemon", "problem", context.unreachable, advice)
         found = (
-            f"pid {holder[0]} has the data directory, and cannot be asked: {context.unreachable}"
+            f"pid {holder[0]} uses the data directory, but cannot be reached: {context.unreachable}"
         )
         return Finding("daemon", "problem", found,
-                       f"See what it says in `pykoclaw-acp logs`; then end it with `kill {holder[0]}`: turns go on. "
+                       f"Look at `pykoclaw-acp logs`, then end the process with `kill {holder[0]}`: turns continue. "
                        f"Its socket is {holder[1] or context.places.socket}.")  # fmt: skip
     if context.status is not None:
         running = context.status["daemon"]
@@ -109,8 +109,8 @@ def daemon(context: Context) -> Finding:
         return Finding(
             "daemon", "warning", found, "End its client, or set PYKOCLAW_DATA to another directory."
         )
-    return Finding("daemon", "problem", f"pid {pid} has the data directory, but does not answer on {socket}",
-                   f"See what it says in `pykoclaw-acp logs`; then end it with `kill {pid}`.")  # fmt: skip
+    return Finding("daemon", "problem", f"pid {pid} uses the data directory, but does not answer on {socket}",
+                   f"Look at `pykoclaw-acp logs`, then end the process with `kill {pid}`: turns continue.")  # fmt: skip
 
 
 def socket(context: Context) -> Finding:
@@ -173,8 +173,9 @@ def spools(context: Context) -> Finding:
         return Finding("spools", "ok", "none was damaged")
     found = f"damaged and kept: {len(damaged)}, the newest is {damaged[-1]}"
     return Finding("spools", "warning", found,
-                   "The session's log says where something is missing. Look for it in the file, which holds a frame of "
-                   "the worker's in each line, then delete it; and look at the disk.")  # fmt: skip
+                   "The history of the session says where something is missing. The file may still have it, one "
+                   "message of the worker per line: look there, then delete it. "
+                   "Check the disk for errors.")  # fmt: skip
 
 
 def disk(context: Context) -> Finding:
@@ -280,7 +281,7 @@ def _private(check: str, paths: list[Path], forbidden: int, missing: str) -> Fin
         if open_to_others and not stat.S_ISLNK(status.st_mode):
             closed = stat.S_IMODE(status.st_mode) & ~forbidden
             return Finding(check, "problem", f"others may use {path} (mode {stat.S_IMODE(status.st_mode):o})",
-                           f"Close it with `chmod {closed:o} {path}`.")  # fmt: skip
+                           f"Restrict it with `chmod {closed:o} {path}`.")  # fmt: skip
     if not existing:
         return Finding(check, "ok", missing)
     return Finding(

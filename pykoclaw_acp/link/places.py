@@ -270,7 +270,7 @@ def _open_private(path: str) -> int:
             f"The directory {path} belongs to user {status.st_uid}, not to you ({os.geteuid()})."
         )
     raise errors.ConfigurationError(
-        f"Others can use the directory {path}. Close it with `chmod 700 {path}`."
+        f"Others can use the directory {path}. Restrict it with `chmod 700 {path}`."
     )
 
 
@@ -346,5 +346,5 @@ def absolute(path: str, setting: str) -> str:
         )
     path = os.path.abspath(expanded)
     if path.encode(errors="replace").decode() != path:  # it cannot be stored
-        raise errors.ConfigurationError(f"{setting}: {path[:200]!a} is no UTF-8. Set another path.")
+        raise errors.ConfigurationError(f"{setting}: {path[:200]!a} is not valid UTF-8. Change it.")
     return path

@@ -118,5 +118,5 @@ def _require_private(data_dir: Path) -> None:
         )
     if status.st_mode & stat.S_IWOTH:
         raise ConfigurationError(
-            f"Everybody can write to the data directory {data_dir}. Close it with `chmod o-w {data_dir}`."
+            f"Everybody can write to the data directory {data_dir}. Restrict it with `chmod o-w {data_dir}`."
         )

@@ -74,7 +74,7 @@ def close(path: Path, group: int | None, warn: Callable[..., object] = log.warni
             continue
         except OSError as error:
             if error.errno != errno.EROFS:
-                advice = f"Close it with `chmod {wanted:o} {one}`."
+                advice = f"Restrict it with `chmod {wanted:o} {one}`."
                 warn(
                     "Others may use the database",
                     action="database_open",

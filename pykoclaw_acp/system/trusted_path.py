@@ -171,7 +171,9 @@ class _Directory:
             return []
         if status.st_mode & stat.S_IWOTH:
             return [
-                self._weak(f"Everybody can write to {path}.", f"Close it with `chmod o-w {path}`.")
+                self._weak(
+                    f"Everybody can write to {path}.", f"Restrict it with `chmod o-w {path}`."
+                )
             ]
         if not status.st_mode & stat.S_IWGRP:
             return []
@@ -183,7 +185,7 @@ class _Directory:
         names = ", ".join(writers[:3]) + (", …" if len(writers) > 3 else "")
         return [
             self._weak(
-                f"Others ({names}) can write to {path}.", f"Close it with `chmod g-w {path}`."
+                f"Others ({names}) can write to {path}.", f"Restrict it with `chmod g-w {path}`."
             )
         ]
 

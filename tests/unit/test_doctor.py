@@ -118,7 +118,7 @@ def test_lock_holder_of_unresponsive_daemon_is_named(context: Context) -> None:
     finally:
         lock.release()
     assert found.level == "problem"
-    assert f"pid {os.getpid()} has the data directory" in found.found
+    assert f"pid {os.getpid()} uses the data directory" in found.found
     assert "has not answered" in found.found
     assert (f"`kill {os.getpid()}`" in found.advice, "/run/other.sock" in found.advice) == (
         True,
@@ -185,7 +185,7 @@ def test_what_others_may_use_is_to_be_closed(
     found = check(context)
     assert (found.level, found.advice) == (
         "problem",
-        f"Close it with `chmod {closed} {directory}`.",
+        f"Restrict it with `chmod {closed} {directory}`.",
     )
     directory.chmod(int(closed, 8))
     assert check(context).level == "ok"
@@ -339,7 +339,7 @@ def test_database_readable_by_others_should_be_closed(context: Context) -> None:
     assert doctor_database.database(context).level == "ok"  # nobody else gets into its directory
     path.parent.chmod(0o755)
     found = doctor_database.database(context)
-    assert (found.level, found.advice) == ("warning", f"Close it with `chmod 600 {path}`.")
+    assert (found.level, found.advice) == ("warning", f"Restrict it with `chmod 600 {path}`.")
 
 
 def test_other_program_using_database_named_with_its_library(context: Context) -> None:
@@ -489,7 +489,7 @@ def test_users_settings_that_claude_leaves_out_are_named(context: Context) -> No
             path.write_text(data)
         found = claude.user_settings(context)
         assert found.level == level
-    assert f"{path} is no JSON from line 2, column " in found.found
+    assert f"{path} is not valid JSON (line 2, column " in found.found
 
 
 def test_accounts_without_login_and_clients_settings_are_named(context: Context) -> None:

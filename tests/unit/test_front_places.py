@@ -153,9 +153,9 @@ def test_missing_home_is_an_error(name: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_data_directory_out_of_utf8_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no UTF-8; the client is told, and not only that no daemon starts."""
     monkeypatch.setenv(name, "/a/d\udcff")
-    with pytest.raises(ConfigurationError, match=r"PYKOCLAW_DATA.* is no UTF-8"):
+    with pytest.raises(ConfigurationError, match=r"PYKOCLAW_DATA.* is not valid UTF-8"):
         Places.find()
-    with pytest.raises(ConfigurationError, match=r"PYKOCLAW_DATA.* is no UTF-8"):
+    with pytest.raises(ConfigurationError, match=r"PYKOCLAW_DATA.* is not valid UTF-8"):
         loading.load()
 
 
