@@ -109,7 +109,10 @@ def fault(error: BaseException) -> tuple[ErrorKind, str]:
     """Kind and message for an error of the worker itself."""
     if (found := shortage.of(error)) is not None:
         return found[0], f"Claude's worker had to end: {found[1]}"
-    return ErrorKind.INTERNAL, "Claude's worker had a fault; its log says more."
+    return (
+        ErrorKind.INTERNAL,
+        "Internal error in Claude's worker; `pykoclaw-acp logs --workers` says more.",
+    )
 
 
 def foreign(words: str) -> str:

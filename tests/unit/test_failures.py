@@ -96,7 +96,11 @@ def test_worker_fault_says_what_ran_out() -> None:
         assert kind in {"out_of_memory", "out_of_processes"}
         assert "raise the limit" in message
     kind, message = fault(ValueError("413"))
-    assert (kind, "its log says more" in message, "413" in message) == ("internal", True, False)
+    assert (kind, "`pykoclaw-acp logs --workers`" in message, "413" in message) == (
+        "internal",
+        True,
+        False,
+    )
 
 
 def test_a_refusal_to_root_names_the_remedy() -> None:

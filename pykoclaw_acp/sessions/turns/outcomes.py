@@ -18,7 +18,7 @@ from pykoclaw_acp.model.scheduled import ORIGIN
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.model.work import CUT_OFF
 
-INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
+INTERNAL: Final = "Internal error; the log of pykoclaw-acp says more. Send the prompt again."
 UNREAD: Final = (
     "The database could not be read. {} The prompt was not sent to Claude; send it again when the"
     " database can be read."
