@@ -26,7 +26,10 @@ from pykoclaw_acp.system import not_executed, shortage
 CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
 FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import
 MAX_DEATHS: Final = 3  # launches in a row that a dying fork server failed: the installation was changed, or is broken
-CHANGED: Final = "What the server runs from was installed anew meanwhile: `pykoclaw-acp restart` lets it use that"
+CHANGED: Final = (
+    "The installation of pykoclaw-acp, or of Python, was changed while the daemon was running:"
+    " `pykoclaw-acp restart` makes the daemon use the new one"
+)
 MAX_LOG: Final = 10 * 1024 * 1024  # bytes of the workers' log, above which a launch begins it anew
 
 log: Final = structlog.get_logger()
@@ -163,7 +166,7 @@ def _open_log(path: Path) -> int:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return descriptor
         os.close(descriptor)
-        reason = "it is no file"
+        reason = "it is not a file"
     except OSError as error:
         if shortage.of(error) is not None:
             raise

@@ -20,5 +20,6 @@ def check(params: object, known: Collection[str]) -> None:
         names = ", ".join(f"`{key[:60]}`" for key in unknown[:10])
         allowed = ", ".join(f"`{key}`" for key in sorted(known)) or "none"
         raise InvalidParams(
-            f"`_meta`: {names} is not known here, and nothing is ignored. Nothing was done. Known: {allowed}."
+            f"`_meta`: unknown: {names}. Unknown keys that begin with `{OWN}` are refused, and nothing was done."
+            f" Known: {allowed}."
         )

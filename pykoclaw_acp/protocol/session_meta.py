@@ -132,7 +132,7 @@ def _refuse(at: str, why: str) -> NoReturn:
 def _unknown(place: str, keys: Any) -> NoReturn:
     names = ", ".join(f"`{str(key)[:60]}`" for key in list(keys)[:10])
     raise InvalidParams(
-        f"`{place}`: {names} is not known here, and nothing is ignored. Nothing was done; leave it out."
+        f"`{place}`: unknown: {names}. Unknown keys are refused, and nothing was done; leave them out."
     )
 
 
@@ -296,7 +296,7 @@ _REFUSED: Final = {
     "pathToClaudeCodeExecutable": "set PYKOCLAW_CLI_PATH",
     "executable": "set PYKOCLAW_CLI_PATH",
     "executableArgs": _PROGRAMS,
-    "agent": "Claude goes on as itself, without a word, if it does not find that agent",
+    "agent": "Claude silently continues without that agent if it does not find it",
     "agents": "subagents are defined in files below `.claude/agents`",
     "sandbox": "it is a matter of Claude's settings files",
     "maxBudgetUsd": "there is no limit of costs here; `maxTurns` limits a turn",

@@ -69,7 +69,7 @@ def _after(cursor: str | None) -> ListPosition | None:
     place = list_cursor.decode(cursor)
     if place is None:
         raise InvalidParams(
-            "`cursor`: is none that this agent has given. Begin the list again, without a cursor."
+            "`cursor`: was not issued by this agent. Begin the list again, without a cursor."
         )
     return place
 

@@ -16,12 +16,12 @@ from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.origin import Inside
 
 _CLIENT: Final = (
-    "It may not use the daemon, so that no session reads, prompts or answers for another. To allow clients inside of "
-    "sessions, set PYKOCLAW_NESTED_ACCESS=clients for the daemon."
+    "It may not use the daemon: no session may read or prompt another one, or answer its permission requests. To allow "
+    "clients inside of sessions, set PYKOCLAW_NESTED_ACCESS=clients for the daemon."
 )
 _OPERATOR: Final = (
-    "It may not ask the daemon what operators ask, so that no session stops, reads or answers for another. Use a "
-    "terminal of your own. To allow it, set PYKOCLAW_NESTED_ACCESS=all for the daemon."
+    "It may not use the commands of operators: no session may stop or read another one, or answer its permission "
+    "requests. Use a terminal of your own. To allow it, set PYKOCLAW_NESTED_ACCESS=all for the daemon."
 )
 
 

@@ -61,7 +61,7 @@ class Start:
         await self._servers.load()
         for begin in self._beginnings():
             if await _is_obstructed(begin):
-                log.warning("A transcript is no file", action="transcript_obstructed")
+                log.warning("A transcript is not a file", action="transcript_obstructed")
                 continue
             try:
                 client = await self._connect(begin)
@@ -126,8 +126,8 @@ class Start:
         if isinstance(error, CLINotFoundError) and not os.path.exists(__file__):
             return ClaudeNotStarted(
                 ErrorKind.CLI_NOT_FOUND,
-                f"{error}. What the server runs from was installed anew elsewhere: `pykoclaw-acp restart` lets it "
-                "use that.",
+                f"{error}. pykoclaw-acp was reinstalled in another place: `pykoclaw-acp restart` makes the daemon use "
+                "the new installation.",
             )
         if isinstance(error, CLINotFoundError):
             return ClaudeNotStarted(

@@ -102,8 +102,8 @@ class TurnQueue:
             )
         if sum(one.length for one in waiting) + turn.length > MOST_TEXT:
             raise Overloaded(
-                f"The prompts of this session that wait have {MOST_TEXT:,} characters. Wait until one of them has "
-                f"ended, or stop them: {STOP}",
+                f"The waiting prompts of this session, with this one, have more than {MOST_TEXT:,} characters. Wait "
+                f"until one of them has ended, or stop them: {STOP}",
                 ErrorKind.TOO_MANY_PROMPTS,
             )
         self._all_waiting.require_room(turn)
