@@ -42,12 +42,13 @@ def list_servers(as_json: bool) -> None:
 def login(server: str, account: str | None) -> None:
     """Sign in to SERVER, an MCP server over http or sse: its name, or its address.
 
-    It is one that a client has given to a session, else one of your Claude settings. Shows a page to
-    open in a browser. Claude keeps the token where it keeps its own credential, and sessions have
-    the server with their next prompt.
+    SERVER is looked for among the servers that clients have given to sessions, then in your Claude
+    settings, then, by name only, in the current directory.
 
-    If there is none, SERVER is the name of a server of the current directory. Claude's own command
-    signs in to that: in a terminal, and to one of an .mcp.json once you have approved it in `claude`.
+    Shows a page to open in a browser. Claude keeps the token where it keeps its own credential, and
+    sessions can use the server from their next prompt on. For a server of the directory, Claude's
+    own command is run, which needs a terminal; a server of an .mcp.json must first be approved in
+    `claude`.
     """
     from pykoclaw_acp.commands import mcp as command
 
@@ -60,9 +61,8 @@ def login(server: str, account: str | None) -> None:
 def logout(server: str, account: str | None) -> None:
     """Sign out of SERVER, an MCP server over http or sse: its name, or its address.
 
-    Claude forgets the token that `mcp login`, or the sign-in in a client, has left, and has the
-    server revoke it if that can. Sessions have the connection that they have until their workers
-    end.
+    Claude deletes the token that `mcp login` or a sign-in in a client has stored, and asks the server
+    to revoke it if the server can. Running sessions keep their connection until their workers end.
     """
     from pykoclaw_acp.commands import mcp as command
 

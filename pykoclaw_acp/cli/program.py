@@ -168,7 +168,7 @@ def cli(ctx: click.Context, healthcheck: bool, log_level: str | None) -> None:
         os.environ["PYKOCLAW_ACP_LOG_LEVEL"] = log_level
     if healthcheck:
         if ctx.invoked_subcommand is not None:
-            raise click.UsageError("--healthcheck goes without a command.")
+            raise click.UsageError("--healthcheck cannot be combined with a command.")
         from pykoclaw_acp.commands import healthcheck as check
 
         ctx.exit(check.main())

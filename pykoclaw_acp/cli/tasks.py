@@ -66,10 +66,10 @@ def resume_task(task: str) -> None:
     command.resume(task)
 
 
-@tasks.command(name="cancel", short_help="Delete a scheduled task.")
+@tasks.command(name="cancel", short_help="Cancel and delete a scheduled task.")
 @TASK
 def cancel_task(task: str) -> None:
-    """Delete a scheduled task and what is kept of its runs.
+    """Cancel a scheduled task, and delete it and what is kept of its runs.
 
     A run that waits to begin, as behind another turn, does not take place. One that has begun continues.
     The command says which, and how to stop it.

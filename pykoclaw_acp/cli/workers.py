@@ -15,7 +15,7 @@ def workers(ctx: click.Context, as_json: bool) -> None:
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_workers, as_json=as_json)
     elif as_json:
-        raise click.UsageError("--json goes behind the command.")
+        raise click.UsageError("Put --json after the command.")
 
 
 @workers.command(name="list", short_help="List workers.")
@@ -31,8 +31,8 @@ def list_workers(as_json: bool) -> None:
 @click.argument("session", required=False, callback=given, shell_complete=sessions)
 @click.option("--now", is_flag=True, help="Kill immediately instead of stopping gracefully.")
 def stop_workers(session: str | None, now: bool) -> None:
-    """Stop all workers, or the worker of SESSION. Their turns are cancelled. Without a daemon, all
-    workers that are left can be stopped, not that of one session (exit status 3).
+    """Stop all workers, or the worker of SESSION. Their turns are cancelled. If no daemon is running,
+    all remaining workers can be stopped, but not the worker of one session (exit status 3).
 
     The next prompt starts a new worker, and Claude remembers the conversation.
     """

@@ -37,14 +37,20 @@ def main(file: BinaryIO, directory: str) -> None:
         raise DaemonNotRunning(MAY_BE_THERE) from error
     title = one_line(made["title"])
     name = f"“{title}”" if title else "a session without a title"
-    taken = count(made["events"], "entry").replace("entrys", "entries")
+    taken = _entries(made["events"], "entry")
     terminal.line(f"Imported {name} as session {made['session']}: {taken} of its history.")
     if made["leftOut"]:
-        terminal.line(f"{made['leftOut']} more could not be taken over.")
+        terminal.line(f"{_entries(made['leftOut'], 'further entry')} could not be imported.")
     if made.get("summary", True):
         terminal.line("Claude gets a summary of what was said last, with the next prompt.")
     else:
-        terminal.line("Nothing was asked in it: Claude begins anew.")
+        terminal.line(
+            "It has nothing that could be summarized, so Claude starts without a summary."
+        )
+
+
+def _entries(number: int, noun: str) -> str:
+    return count(number, noun).replace("entrys", "entries")
 
 
 def _upload(file: BinaryIO) -> str | None:
@@ -83,7 +89,10 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
         return
     whole = first + file.read(MAX_WHOLE)
     if len(whole) > MAX_WHOLE:
-        raise CommandFailed("The file is too large for one that is not in the lines of an export.")
+        raise CommandFailed(
+            f"The file is larger than {MAX_WHOLE >> 20} MiB, and does not have one event per line. Import it as"
+            " `pykoclaw-acp sessions export --format json` has written it."
+        )
     value = _require_ours(_decoded(whole))
     events = value.pop("events", None)
     if not isinstance(events, list):
@@ -107,7 +116,7 @@ def _streamed(head: dict[str, Any], file: BinaryIO) -> Iterator[bytes]:
 def _require_ours(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise CommandFailed(
-            "This is no session that was exported as JSON. `pykoclaw-acp sessions export --format json`"
+            "This is not a session that was exported as JSON. `pykoclaw-acp sessions export --format json`"
             " makes such a file; one of an earlier version has not all that is needed."
         )
     return value

@@ -39,7 +39,7 @@ def login(account: str | None, *, options: list[str]) -> int:
     variable = credentials.in_environment(os.environ)
     if variable is not None:
         terminal.complain(
-            f"{variable} is set in this shell: for clients that have it, too, it goes before the login."
+            f"{variable} is set in this shell. Clients that have it as well use it instead of the login."
         )
     return 0
 
@@ -53,8 +53,8 @@ def logout(account: str | None) -> int:
         terminal.complain(f"pykoclaw-acp: Claude's logout has ended with status {status}.")
         return status
     terminal.line(
-        f"Logged out: account {name}. What runs goes on with the login that it began with until its worker ends:"
-        " `pykoclaw-acp workers stop`."
+        f"Logged out: account {name}. Running workers keep the former login until they end;"
+        " `pykoclaw-acp workers stop` ends them."
     )
     return 0
 

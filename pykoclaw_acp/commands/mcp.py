@@ -24,14 +24,15 @@ STATE_WAIT: Final = 60.0  # s; for the servers to have been tried
 PAGE_WAIT: Final = 600.0  # s in which the user may open the page
 LOOK: Final = 0.3  # s between two looks at a server's state
 UNKNOWN: Final = (
-    "There is no MCP server {}: no client has given one of this name or address to a session, your Claude settings"
-    " (account {}) have none, and this directory has none of this name. Open the session in your client first, or run"
-    " this in the session's directory, there with the server's name; `pykoclaw-acp mcp list` shows what clients have"
-    " given."
+    "There is no MCP server {}. It was looked for, by name or address, among the servers that clients have given to"
+    " sessions and in your Claude settings (account {}), and by name in this directory. Open the session in your client"
+    " first, or run this command in the session's directory with the server's name; `pykoclaw-acp mcp list` shows what"
+    " clients have given."
 )
 OF_ANOTHER: Final = (
-    "Clients have given the MCP server {} only to sessions of another account than {}, whose Claude settings have none"
-    " of this name or address, nor has this directory one of this name. Run this without --account, or with that one."
+    "The MCP server {} is not in account {}: clients have given it only to sessions of another account, and neither the"
+    " Claude settings of this account nor this directory have it. Run the command without --account, or with the"
+    " account of those sessions."
 )
 MAX_PASTED: Final = 64 * 1024  # bytes
 
@@ -172,7 +173,8 @@ async def _sign_in(client: Any, name: str) -> None:
     terminal.line(f"Open this page to sign in to {name}:")
     terminal.line(page)
     terminal.line(
-        "If the browser is on another machine, paste here the address at which it ends; else just wait."
+        "If the browser is on another machine, paste here the address of the last page that it opens, even if that page"
+        " cannot be shown; otherwise just wait."
     )
     pasted: asyncio.Queue[str] = asyncio.Queue()
     try:
@@ -184,7 +186,7 @@ async def _sign_in(client: Any, name: str) -> None:
                         try:
                             await sdk_private.end_sign_in(client, name, pasted.get_nowait())
                         except sdk_private.NoSignIn as error:
-                            terminal.line(f"That did not do: {error}", err=True)
+                            terminal.line(f"This address was not accepted: {error}", err=True)
     except TimeoutError:
         raise CommandFailed(
             f"Nobody has signed in to {name} within {PAGE_WAIT / 60:.0f} minutes. Nothing was stored."

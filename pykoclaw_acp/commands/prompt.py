@@ -99,7 +99,7 @@ def _require_text(key: str | None) -> None:
     try:
         (key or "").encode()
     except UnicodeEncodeError:  # another key that is none would become equal to it
-        raise CommandFailed("--key: is no valid UTF-8; nothing was sent.") from None
+        raise CommandFailed("--key is not valid UTF-8; nothing was sent.") from None
 
 
 def _known(session: str) -> str:

@@ -160,7 +160,7 @@ def archive(session: str) -> None:
         if cancelled
         else ""
     )
-    begin = "Archived." if done.get("changed", True) else "It was archived already."
+    begin = "Archived." if done.get("changed", True) else "The session was archived already."
     terminal.line(
         f"{begin}{turns} `sessions list --all` shows it, and clients can still open it; it stays out of"
         " lists until `sessions unarchive`."
@@ -171,9 +171,9 @@ def unarchive(session: str) -> None:
     """Show the session in lists again."""
     done = ask("sessions/unarchive", session=session)
     terminal.line(
-        "Taken back: lists have the session again."
+        "Unarchived: lists show the session again."
         if done.get("changed", True)
-        else "It was not archived; nothing was changed."
+        else "The session was not archived; nothing was changed."
     )
 
 
@@ -192,7 +192,7 @@ def delete(session: str, sure: bool) -> None:
 def _transcript(done: dict[str, Any]) -> str:
     """What became of Claude's own transcript of a deleted session."""
     if left := done.get("undeleted"):
-        return f"Of Claude's own transcript could not be deleted: {', '.join(left)}"
+        return f"These files of Claude's own transcript could not be deleted: {', '.join(left)}"
     deleted = done.get("transcriptDeleted", False)
     if deleted is None:
         return "There was no transcript of Claude's own."
@@ -257,7 +257,7 @@ def stop_waiting(session: str) -> None:
     """Cancel the automatic resume of a session after a usage limit."""
     waited = ask("waits/stop", session=session)["waited"]
     terminal.line(
-        "It does not resume by itself any more."
+        "The session no longer resumes by itself."
         if waited
-        else "It does not wait for a usage limit."
+        else "The session does not wait for a usage limit."
     )

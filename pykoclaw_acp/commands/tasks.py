@@ -104,7 +104,8 @@ def resume(task: str) -> None:
 def cancel(task: str) -> None:
     """Delete a task."""
     done = ask("tasks/cancel", task=task)
-    terminal.line(f"Deleted {done.get('task', task)}.{_run(done)}")  # an older daemon says none
+    one = done.get("task", task)  # an older daemon says none
+    terminal.line(f"Cancelled and deleted {one}.{_run(done)}")
 
 
 def _run(done: dict[str, Any]) -> str:

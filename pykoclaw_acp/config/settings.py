@@ -210,7 +210,7 @@ class Settings(BaseSettings):
     )
     titles: Annotated[Literal["words", "claude"], BeforeValidator(values.lowered)] = Field(
         default="words",
-        description="Titles of sessions: words of the first prompt, or claude, which asks its model for one.",
+        description="Titles of sessions: words (those of the first prompt), or claude (asks its model for a title).",
     )
     thinking: Annotated[Literal["show", "hide"], BeforeValidator(values.lowered)] = Field(
         default="show",

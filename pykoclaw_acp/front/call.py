@@ -142,7 +142,7 @@ def _encoded(message: Any) -> bytes:
         return json.dumps(message, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise CommandFailed(
-            "What was given holds bytes that are no valid UTF-8; nothing was sent."
+            "The arguments, the input or the directory's name contain bytes that are not valid UTF-8; nothing was sent."
         ) from None
 
 

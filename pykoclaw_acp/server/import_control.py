@@ -167,7 +167,7 @@ class ImportControl:
                     self._close(name)
         if self._crowded:
             raise Overloaded(
-                f"{MOST_UPLOADS} other sessions are being imported; nothing was taken over. Try again"
+                f"{MOST_UPLOADS} other sessions are being imported; nothing was imported. Try again"
                 f" when one is done. One that broke off gives way after {GIVES_WAY:.0f} s.",
                 ErrorKind.TOO_MANY_CALLS,
             )
@@ -190,7 +190,9 @@ class ImportControl:
     def _find(self, name: str) -> _Upload:
         upload = self._uploads.get(name)
         if upload is None:
-            raise InvalidParams("`upload`: there is none; a new daemon may have come. Begin again.")
+            raise InvalidParams(
+                "`upload`: no such upload; the daemon may have been restarted. Begin again."
+            )
         return upload
 
 
@@ -240,14 +242,15 @@ def _words(head: Head, count: _Count, *, summary: bool) -> str:
         return f"`{short}`" if short else otherwise
 
     count.summary = summary
-    left = f" {count.left_out} entries could not be taken over." if count.left_out else ""
+    entries = "1 entry" if count.left_out == 1 else f"{count.left_out} entries"
+    left = f" {entries} could not be imported." if count.left_out else ""
     if summary:
         told = (
             "Claude does not remember it: with your next prompt it gets a summary of what was said"
             " last."
         )
     else:
-        told = "Nothing was asked in it, so there is nothing that Claude could be told."
+        told = "It has nothing that could be summarized for Claude."
     return (
         "**This conversation was imported.** It was exported by pykoclaw-acp"
         f" {named(head.program, 'of an unknown version')}, where it ran in"

@@ -375,7 +375,7 @@ async def test_waiting_session_can_be_told_not_to(stack: Stack) -> None:
     assert not stack.rows(WAITS)
     await wait()
     done = await commands.done(stack, "sessions", "stop-waiting", session)
-    assert done.out.startswith("It does not resume by itself any more")
+    assert done.out.startswith("The session no longer resumes by itself.")
     assert not stack.rows(WAITS)
     await wait()
     await client.prompt(session, text("I go on."))

@@ -183,8 +183,8 @@ def test_bytes_that_are_no_text_are_refused_unsent(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = b"/tmp/caf\xe9".decode(errors="surrogateescape")
-    with Daemon(places), pytest.raises(CommandFailed, match=r"no valid UTF-8; nothing was sent"):
+    with Daemon(places), pytest.raises(CommandFailed, match=r"not valid UTF-8; nothing was sent"):
         call(places, "_m", {"path": name}, timeout=WAIT)
-    assert "no valid UTF-8" in unfit(name)
+    assert "not valid UTF-8" in unfit(name)
     monkeypatch.setenv("HTTPS_PROXY", name)
     assert given_environment()["HTTPS_PROXY"] == "/tmp/caf?"

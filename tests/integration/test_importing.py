@@ -168,7 +168,7 @@ async def test_import_without_content_promises_no_summary(
         assert made["summary"] is False
         note = (await log(r, made["session"]))[-1]
         assert "summary" not in note.text
-        assert "Nothing was asked in it" in note.text
+        assert "It has nothing that could be summarized" in note.text
         session: Session = await r.sessions.get(made["session"])
         await r.run(session, "say 1")
         assert len(r.launcher.launched[-1].contents[-1]) == 1
@@ -247,9 +247,9 @@ async def test_imported_words_hold_no_control_characters(tmp_path: Path) -> None
     ("head", "words"),
     [
         ({**HEAD, "version": 2}, "has version 2"),
-        ({**HEAD, "format": "other"}, "no session that was exported"),
-        ({"session": {}}, "no session that was exported"),
-        ([1], "no session that was exported"),
+        ({**HEAD, "format": "other"}, "not a session that was exported"),
+        ({"session": {}}, "not a session that was exported"),
+        ([1], "not a session that was exported"),
     ],
 )
 async def test_what_cannot_be_read_is_refused_in_words(

@@ -1417,7 +1417,7 @@ def test_pause_says_if_it_was_paused_already(
         ),
         ({"cancelled": 0}, "Archived. `sessions list"),
         ({}, "Archived. `sessions list"),  # an earlier daemon
-        ({"cancelled": 0, "changed": False}, "It was archived already. `sessions list"),
+        ({"cancelled": 0, "changed": False}, "The session was archived already. `sessions list"),
     ],
 )
 def test_archive_says_what_it_stopped(asked: list[Any], done: dict[str, int], told: str) -> None:
@@ -1430,9 +1430,9 @@ def test_archive_says_what_it_stopped(asked: list[Any], done: dict[str, int], to
 @pytest.mark.parametrize(
     ("done", "told"),
     [
-        ({"changed": True}, "Taken back: lists have the session again."),
-        ({"changed": False}, "It was not archived; nothing was changed."),
-        ({}, "Taken back: lists have the session again."),  # an earlier daemon
+        ({"changed": True}, "Unarchived: lists show the session again."),
+        ({"changed": False}, "The session was not archived; nothing was changed."),
+        ({}, "Unarchived: lists show the session again."),  # an earlier daemon
     ],
 )
 def test_unarchive_says_whether_it_was_archived(
@@ -1542,8 +1542,9 @@ def test_server_of_another_account_is_not_denied(
     given: dict[str, Any] = {"name": "web", "config": {}, "claudeConfigDir": "/work"}
     ANSWERS["mcp/find"] = {"servers": [given], "claudeConfigDir": None}
     said = run("mcp", command, "web", "--account", "default").stderr
-    assert "only to sessions of another account than default" in said
-    assert "no client has given" not in said
+    assert "not in account default" in said
+    assert "only to sessions of another account" in said
+    assert "There is no MCP server" not in said
 
 
 @pytest.mark.parametrize("command", ["login", "logout"])
@@ -1572,4 +1573,4 @@ def test_cli_signs_in_to_servers_of_directory(
     refused = run("mcp", command, "--", "-x")
     assert refused.exit_code == 1
     assert "There is no MCP server -x" in refused.stderr
-    assert "this directory has none of this name" in refused.stderr
+    assert "by name in this directory" in refused.stderr

@@ -509,12 +509,12 @@ def test_export_is_read_linewise_and_reformatted_whole() -> None:
     [
         (EXPORT.removesuffix("]}\n"), "ends in the middle"),
         (EXPORT[:140], "ends in the middle"),
-        ("", "no session that was exported"),
-        ("no JSON", "no session that was exported"),
-        ("[" * 100_000, "no session that was exported"),
+        ("", "not a session that was exported"),
+        ("no JSON", "not a session that was exported"),
+        ("[" * 100_000, "not a session that was exported"),
         ('{"session": {}, "events": [\n]}\n', "one of an earlier version"),
         ('{"format": "pykoclaw-acp/session"}', "has no events"),
-        ("\x00\xff", "no session that was exported"),
+        ("\x00\xff", "not a session that was exported"),
     ],
 )
 def test_another_file_is_refused_in_words(text: str, words: str) -> None:

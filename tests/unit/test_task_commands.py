@@ -19,8 +19,12 @@ CASES = [
     ("pause", {"run": "goes_on", "session": "s1"}, "goes on; `pykoclaw-acp workers stop s1` stops"),
     ("resume", {"nextRun": None}, "Resumed t1. Next run: never."),
     ("resume", {"changed": False, "nextRun": None}, "t1 was active already. Next run: never."),
-    ("cancel", {}, "Deleted t1."),
-    ("cancel", {"run": "cancelled"}, "Deleted t1. Its run had not begun, and does not take place."),
+    ("cancel", {}, "Cancelled and deleted t1."),
+    (
+        "cancel",
+        {"run": "cancelled"},
+        "Cancelled and deleted t1. Its run had not begun, and does not take place.",
+    ),
     ("cancel", {"run": "goes_on", "session": "s1"}, "goes on; `pykoclaw-acp workers stop s1`"),
 ]
 
