@@ -402,7 +402,7 @@ def test_unread_file_is_named_with_reason(empty_home: Path, tmp_path: Path) -> N
     assert "not UTF-8" in (dotenv.why_unread() or "")
     file.unlink()
     file.mkdir()
-    assert "no file" in (dotenv.why_unread() or "")
+    assert "it is not a file" in (dotenv.why_unread() or "")
 
 
 def test_a_choice_is_explained_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_long_first_line_is_decoded_in_pieces(decoded: list[int]) -> None:
 def test_costly_first_line_is_refused_before_decoding(
     fields: dict[str, Any], decoded: list[int]
 ) -> None:
-    with pytest.raises(InvalidParams, match="no session that was exported"):
+    with pytest.raises(InvalidParams, match="not a session that was exported"):
         finished(imported_lines.head(head(**fields)))
     assert max(decoded, default=0) <= long_lines.PIECE
 
