@@ -167,8 +167,8 @@ async def _sign_in(client: Any, name: str) -> None:
         page = await sdk_private.sign_in(client, name)
     except sdk_private.NoSignIn as error:
         raise CommandFailed(
-            f"{name} has no way to sign in that Claude can use: {error}. Give it a token in a header, where your "
-            "client or Claude's settings name the server."
+            f"Claude cannot sign in to {name}: {error}. Put a token into a header, where your client or Claude's"
+            " settings name the server."
         ) from error
     terminal.line(f"Open this page to sign in to {name}:")
     terminal.line(page)

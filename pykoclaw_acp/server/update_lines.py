@@ -24,7 +24,7 @@ def update_line(session_id: str, update: Update) -> bytes:
 
 
 def long_line(session_id: str, update: Update) -> Generator[None, None, bytes]:
-    """As `update_line`, in steps: strings of a user's content may be long."""
+    """The line of `update_line`, made in steps, since strings of a user's content may be long."""
     if not isinstance(update, UserMessageChunk):
         return update_line(session_id, update)
     long: list[str] = []
