@@ -54,7 +54,7 @@ def callbacks(lab: Lab, figures: Figures, size: int) -> None:
     _note(figures, f"longest callback, prompts of {size} MiB, CPU ms", agent, file)
     agent, file = _start(lab)
     agent.reopen("session/load", session)
-    _note(figures, "… loads of a session that has them", agent, file)
+    _note(figures, "… loads of a session that has them, CPU ms", agent, file)
 
 
 def _start(lab: Lab) -> tuple[Agent, Path]:

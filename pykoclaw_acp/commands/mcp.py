@@ -31,7 +31,7 @@ UNKNOWN: Final = (
 )
 OF_ANOTHER: Final = (
     "The MCP server {} is not in account {}: clients have given it only to sessions of another account, and neither the"
-    " Claude settings of this account nor this directory have it. Run the command without --account, or with the"
+    " Claude settings of this account nor this directory has it. Run the command without --account, or with the"
     " account of those sessions."
 )
 MAX_PASTED: Final = 64 * 1024  # bytes

@@ -112,8 +112,8 @@ def _note(name: str, what: str, digest: str) -> Note:
 def _what(loss: Loss) -> str:
     if loss.lost is None:
         return (
-            "Claude does not remember this conversation any more: its transcript is gone, empty, or"
-            " belongs to another conversation."
+            "Claude does not remember this conversation any more: its transcript is gone or empty,"
+            " or belongs to another conversation."
         )
     count = len(loss.lost)
     if loss.upto is not None:

@@ -11,7 +11,7 @@ import msgspec
 
 from pykoclaw_acp.link.framing import MAX_LONG_LINE_OUT
 from pykoclaw_acp.model.choices import Command, Selection
-from pykoclaw_acp.model.events import Event, Text, Thinking, UserMessage
+from pykoclaw_acp.model.events import Event, Text, Thinking, UserMessage, size
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Decision, Form, PermissionRequest
 from pykoclaw_acp.model.questions import Question
@@ -76,8 +76,9 @@ class CommandClient:
         if update is None:
             return
         at = await self._came(logged.event)
-        line = self._line(session_id, logged, update, logged.event, at)
-        if len(line) > MAX_LONG_LINE_OUT:
+        fits = not isinstance(logged.event, UserMessage) or size(logged.event) <= MAX_LONG_LINE_OUT
+        line = self._line(session_id, logged, update, logged.event, at) if fits else b""
+        if not fits or len(line) > MAX_LONG_LINE_OUT:
             cut = contents.cut(logged.event)
             line = self._line(session_id, logged, projection.update(logged.seq, cut), cut, at)
         await self._peer.notify(line)

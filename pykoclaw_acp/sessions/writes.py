@@ -22,10 +22,11 @@ def is_writable(store: Store) -> bool:
 
 async def wait(store: Store, writing: asyncio.Task[Any], limit: float = float("inf")) -> None:
     """Wait for a task that writes, while the database can be written; for at most `limit` s. The task
-    goes on.
+    has begun then, and goes on.
     """
     deadline = asyncio.get_running_loop().time() + limit
-    while is_writable(store) and not writing.done():
+    await asyncio.sleep(0)
+    while not writing.done() and is_writable(store):
         left = deadline - asyncio.get_running_loop().time()
         if left <= 0:
             return

@@ -83,7 +83,7 @@ async def test_a_new_file_is_private_and_wal(path: Path) -> None:
         assert await pragma(database, "journal_mode") == "wal"
         assert await pragma(database, "synchronous") == 1
         assert await pragma(database, "foreign_keys") == 0
-        assert await pragma(database, "busy_timeout") == 1000, "clients give up after 10 s"
+        assert await pragma(database, "busy_timeout") == 750, "clients are answered within 1 s"
         assert await pragma(database, "journal_size_limit") == 64 * 1024 * 1024
     finally:
         await database.close()

@@ -258,6 +258,24 @@ async def test_what_reads_waits_only_until_lock_is_known(
             assert wire.text() == "0 0 0 "
 
 
+@pytest.mark.parametrize("method", ["session/prompt", "session/set_mode"])
+async def test_session_closed_elsewhere_is_refused_for_disk(
+    tmp_path: Path, disk: Disk, method: str
+) -> None:
+    """What a client asks of it opens it again, and is refused as it may be sent again."""
+    async with rig(tmp_path) as r, wires.client(r, "zed") as zed, wires.client(r, "toad") as toad:
+        session = await wires.new(zed)
+        await wires.load(toad, session)
+        await toad.call("session/close", sessionId=session)
+        disk.fails(sqlite3.SQLITE_FULL, "database or disk is full")
+        await toad.call("session/new", cwd="/", mcpServers=[])
+        assert r.database.condition.state == "blocked"
+        given = {"sessionId": session, "modeId": "plan", **wires.prompt(session, "say 1")}
+        refused = (await zed.call(method, **given))["error"]
+        assert refused["data"]["errorKind"] == "store_blocked"
+        disk.error = None
+
+
 async def test_what_reads_never_waits_for_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
