@@ -41,7 +41,6 @@ BOUNDED: Final = {
     "system.secrets._TAKING": "rules of 300 characters",
     "doctor.database._LIBRARY": "the kernel's lines about our own daemon",
     "scripted_model.conversation._CLI_BLOCK": "the model of the tests",
-    "scripted_model.conversation._USER_REQUEST": "the model of the tests",
 }
 
 _parser: Any = importlib.import_module("re._parser")
