@@ -154,7 +154,7 @@ async def test_serve_stdio_answers_what_came_before_the_end(stack: Stack) -> Non
         opened = client.begin("session/new", cwd=str(stack.work), mcpServers=[])
         assert client.process.stdin is not None
         client.process.stdin.close()
-        await within(lambda: client.process.returncode is not None, 2 * CALLS_GRACE)
+        await within(lambda: client.process.returncode is not None, 1.2 * CALLS_GRACE)
         other.execute("ROLLBACK")
     assert (await client.answer(opened))["sessionId"]
     assert await client.gone() == 0
