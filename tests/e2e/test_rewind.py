@@ -45,7 +45,7 @@ async def test_moved_project_is_rewound_without_files(stack: Stack) -> None:
     old.rename(new)
     await client.load(session, new)
     await client.prompt(session, script("write made.txt <<< 2", "text Made."))
-    with pytest.raises(RpcError, match="copied in another directory, before the project was moved"):
+    with pytest.raises(RpcError, match="that the CLI made before the project was moved"):
         await client.call("_pykoclaw.dev/rewind", session=session)
     await client.call("_pykoclaw.dev/rewind", session=session, files=False)
     for _ in range(2):

@@ -126,7 +126,7 @@ async def test_session_survives_rewinds_into_lost_memory(stack: Stack) -> None:
     await say(client, session, "three")
     first, second, _ = turns(stack)
     await rewind(client, session)
-    assert "it gets a summary" in client.text(session)
+    assert "It gets a summary" in client.text(session)
     await say(client, session, "four")
     assert "Asked: Word: one" in asked(stack)
     assert "Asked: Word: two" in asked(stack)
