@@ -32,6 +32,7 @@ MARKS: Final = (
     "word, [x] ",
 )
 MIB: Final = 1024 * 1024
+LINES: Final = 700_000  # of ten characters; a line to a client holds 8 MiB
 PNG: Final = (
     b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00"
 )
