@@ -107,7 +107,7 @@ def main() -> None:
                 ),
                 partial(live, deltas=deltas // 50),
                 partial(crowd, requests=200 if chosen.quick else 1000),
-                partial(callbacks, size=1),
+                partial(callbacks),
                 partial(stored, answers=30 if chosen.quick else 300, deltas=400),
                 partial(imports, messages=10_000),
                 partial(

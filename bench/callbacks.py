@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from bench.agents import Agent
 from bench.figures import Figures
-from bench.lab import Lab
+from bench.lab import WORK, Lab
 from bench.turns import HELLO, MS
 
 LIMIT: Final = 5.0  # ms
@@ -38,30 +38,32 @@ PNG: Final = (
 )
 
 
-def callbacks(lab: Lab, figures: Figures, size: int) -> None:
-    """Prompts of so many MiB, and loads of the session that has them all."""
+def callbacks(lab: Lab, figures: Figures) -> None:
+    """Prompts of a MiB, a file, an image, and a load of the session that has them all."""
     agent, file = _start(lab)
     session, _ = agent.new()
     for mark in MARKS:
-        agent.prompt(session, HELLO + "\n" + mark * (size * MIB // len(mark)))
+        agent.prompt(session, HELLO + "\n" + mark * (MIB // len(mark)))
     text = {
         "uri": "file:///a.txt",
         "mimeType": "text/plain",
-        "text": "word, [x]\n" * (size * 10**5),
+        "text": "word, [x]\n" * LINES,
     }
     agent.prompt(session, HELLO, None, {"type": "resource", "resource": text})
     image = b64encode(PNG.ljust(3 * MIB, b"x")).decode()
     agent.prompt(session, HELLO, None, {"type": "image", "mimeType": "image/png", "data": image})
-    _note(figures, f"longest callback, prompts of {size} MiB, CPU ms", agent, file)
+    _note(figures, "longest callback, prompts of 1 MiB, a file and an image, CPU ms", agent, file)
     agent, file = _start(lab)
     agent.reopen("session/load", session)
-    _note(figures, "… loads of a session that has them, CPU ms", agent, file)
+    _note(figures, "… a load of the session that has them, CPU ms", agent, file)
 
 
 def _start(lab: Lab) -> tuple[Agent, Path]:
     file = lab.home / f"callbacks-{uuid4()}"
-    lab.commands["callbacks"] = [sys.executable, "-m", "bench.callbacks", str(file)]
-    return lab.start("callbacks", PYKOCLAW_DATA=str(lab.home / "callbacks")), file
+    variables = lab.environment | {"PYKOCLAW_DATA": str(lab.home / "callbacks")}
+    return Agent(
+        [sys.executable, "-m", "bench.callbacks", str(file)], variables, lab.home / WORK
+    ), file
 
 
 def _note(figures: Figures, what: str, agent: Agent, file: Path) -> None:
@@ -69,32 +71,21 @@ def _note(figures: Figures, what: str, agent: Agent, file: Path) -> None:
     figures.note(what, json.loads(file.read_text()), "limit", LIMIT)
 
 
-class Measured:
-    """Callbacks of all event loops; `worst` is the longest (s, CPU time of its thread)."""
-
-    def __init__(self) -> None:
-        self.worst = 0.0
-        self._run = asyncio.Handle._run  # noqa: SLF001 - no other place sees each callback
-
-    def run(self, handle: asyncio.Handle) -> None:
-        """Run one."""
-        began = time.thread_time()
-        self._run(handle)
-        self.worst = max(self.worst, time.thread_time() - began)
-
-
 def main() -> None:
     """Serve on standard streams."""
     from pykoclaw_acp.cli.program import main as serve
 
-    measured, file = Measured(), Path(sys.argv[1])
-    run = measured.run
+    file, worst = Path(sys.argv[1]), 0.0
+    original = asyncio.Handle._run  # noqa: SLF001 - no other place sees each callback
 
-    def _run(handle: asyncio.Handle) -> None:  # a function, which becomes a method
-        run(handle)
+    def run(handle: asyncio.Handle) -> None:
+        nonlocal worst
+        began = time.thread_time()
+        original(handle)
+        worst = max(worst, time.thread_time() - began)
 
-    setattr(asyncio.Handle, "_run", _run)  # noqa: B010
-    atexit.register(lambda: file.write_text(json.dumps(measured.worst * MS)))
+    setattr(asyncio.Handle, "_run", run)  # noqa: B010
+    atexit.register(lambda: file.write_text(json.dumps(worst * MS)))
     sys.argv = ["pykoclaw-acp", "serve", "--stdio"]
     serve()
 
