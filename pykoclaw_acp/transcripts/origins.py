@@ -10,7 +10,7 @@ from pykoclaw_acp.transcripts.wire import SeenTurn
 
 _TERMINAL: Final = ("cli", "sdk-cli")
 _CHANNELS: Final = {"wa": "whatsapp", "tg": "telegram"}
-_SDK: Final = "sdk-"  # programs of pykoclaw use the SDK
+_SDK: Final = "sdk-py"  # programs of pykoclaw use the SDK for Python
 
 
 def of_terminal(entrypoint: str | None) -> bool:
@@ -19,10 +19,12 @@ def of_terminal(entrypoint: str | None) -> bool:
 
 
 def origin(turn: SeenTurn, conversation: str, prompt: str, scheduled: Collection[str]) -> str:
-    """`terminal`, `scheduler`, a channel, `pykoclaw`, or the name that the program gives itself."""
+    """`terminal`, `scheduler`, a channel, `pykoclaw`, or the name that the transcript gives the
+    program, such as `sdk-ts` for one on Claude's SDK for TypeScript.
+    """
     if of_terminal(turn.entrypoint):
         return "terminal"
-    if turn.entrypoint and not turn.entrypoint.startswith(_SDK):
+    if turn.entrypoint and turn.entrypoint != _SDK:
         return turn.entrypoint
     if prompt in scheduled:
         return ORIGIN

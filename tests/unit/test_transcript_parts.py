@@ -30,6 +30,8 @@ ID = "c1a0de00-0000-4000-8000-000000000000"
         ("cli", "wa-andy-1", "x", "terminal"),
         ("sdk-cli", "acp-1", "x", "terminal"),
         ("claude-vscode", "acp-1", "x", "claude-vscode"),
+        ("sdk-ts", "acp-1", "x", "sdk-ts"),
+        ("sdk-ts", "wa-andy-1", "job", "sdk-ts"),
         ("sdk-py", "acp-1", "job", "scheduler"),
         ("sdk-py", "wa-andy-1", "x", "whatsapp"),
         ("sdk-py", "tg-7", "x", "telegram"),
