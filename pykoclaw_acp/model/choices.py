@@ -19,6 +19,7 @@ FAST: Final = "fast"
 ON: Final = "on"
 OFF: Final = "off"
 AUTO_MODE: Final = "auto"
+TAKEN_OVER: Final = ("plan", "acceptEdits")  # modes of other programs in which a session goes on
 FALLBACK_MODE: Final = "default"  # instead of a mode that the model does not have
 
 

@@ -11,7 +11,8 @@ class FoundTranscript:
 
     `mtime`: nanoseconds. `cwd`: None if no entry names one. `updated_at`: when its newest message was
     written, in ms since 1970. `is_session`: a person has prompted it, and it is nobody's helper.
-    `account`: whose it is; empty for Claude's own configuration.
+    `account`: whose it is; empty for Claude's own configuration. `mode`: the permission mode in which
+    it was left; None if it is not known, or nobody opens the transcript.
     """
 
     path: str
@@ -23,6 +24,7 @@ class FoundTranscript:
     updated_at: int
     is_session: bool
     account: str = ""
+    mode: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

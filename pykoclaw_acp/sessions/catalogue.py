@@ -21,6 +21,7 @@ from pykoclaw_acp.errors import (
     StoreUnavailable,
 )
 from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.choices import TAKEN_OVER
 from pykoclaw_acp.model.events import TitleChanged
 from pykoclaw_acp.model.found_transcripts import FoundTranscript, Removed
 from pykoclaw_acp.model.listing import Archived, ListedSession, ListPosition, ListQuery
@@ -252,7 +253,8 @@ class Catalogue:
                 await self._store.adopt(replace(record, conversation_name=name))
             else:
                 async with self._names.reserve(session_id) as name:
-                    record = replace(record, conversation_name=name)
+                    mode = found.mode if found.mode in TAKEN_OVER else None
+                    record = replace(record, conversation_name=name, mode=mode)
                     await self._store.adopt_transcript(record, found.updated_at)
             log.info("Transcript adopted", action="transcript_adopted", session=session_id)
 

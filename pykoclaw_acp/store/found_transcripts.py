@@ -33,9 +33,9 @@ _GROWN: Final = (  # by whom does not matter: a turn of ours ends after its mess
     " AND prompted_at IS NOT NULL AND pruned_at IS NULL AND deleted_at IS NULL AND alias_of IS NULL"
 )
 _ADOPT: Final = (
-    "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, additional_directories, title,"  # noqa: S608
+    "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, additional_directories, mode, title,"  # noqa: S608
     " client, created_at, updated_at, prompted_at, used_clock)"
-    f" SELECT f.claude_session_id, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM {_ONE}"
+    f" SELECT f.claude_session_id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM {_ONE}"
     f" WHERE NOT {OF_OURS} AND NOT {OF_DELETED}"
 )
 
@@ -146,6 +146,7 @@ def adopt(record: SessionRecord, updated_at: int, clock: int) -> tuple[Statement
         record.conversation_name,
         record.cwd,
         json.dumps(record.additional_directories),
+        record.mode,
         record.title,
         record.client,
         updated_at,

@@ -80,7 +80,7 @@ def _surveyed(request: wire.Survey | wire.Compare | wire.Examine) -> Iterator[wi
         case wire.Compare():
             yield from survey.compare(request)
         case wire.Examine():
-            found = survey.examine(request.path, request.helpers)
+            found = survey.examine(request.path, request.helpers, opens=True)
             yield wire.FolderChanges([] if found is None else [found], done=True)
 
 

@@ -59,6 +59,7 @@ class Entry(msgspec.Struct, rename="camel"):
     is_api_error_message: bool | None = None
     error: msgspec.Raw = _NOTHING
     entrypoint: str | None = None
+    permission_mode: str | None = None
     cwd: str | None = None
     turn_origin: str | None = None
     origin: msgspec.Raw = _NOTHING
@@ -188,6 +189,12 @@ def by_claude_itself(entry: Entry) -> bool:
     origin = _any(entry.origin)
     kind = origin.get("kind") if isinstance(origin, dict) else None
     return entry.turn_origin == "task_notification" or kind == "task-notification"
+
+
+def leaves_plan(entry: Entry) -> bool:
+    """Whether plan mode was left here."""
+    attached = _any(entry.attachment)
+    return isinstance(attached, dict) and attached.get("type") == "plan_mode_exit"
 
 
 def command(text: str) -> str | None:

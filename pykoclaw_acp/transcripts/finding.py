@@ -260,6 +260,7 @@ class TranscriptFinder:
             min(one.updated_at, time.time_ns() // 1_000_000),
             one.prompted and foreign,
             self._roots.account(one.path),
+            one.mode,
         )
 
 

@@ -1,6 +1,6 @@
 """The transcripts of all projects: which folders have changed, and what a transcript says of itself.
 
-Of a transcript only the beginning and the end are read.
+Of a transcript only the beginning and the end are read; more of the end if a session is made of it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.system.regular_files import opened
 from pykoclaw_acp.system.transcript_files import FileStamp, look
 from pykoclaw_acp.transcripts import entries, lines
+from pykoclaw_acp.transcripts.left_modes import left_mode
 from pykoclaw_acp.transcripts.wire import Compare, Examined, FolderChanges, Folders, Survey
 
 HEAD: Final = 64 * 1024 * 1024  # bytes in which the first prompt is looked for: it may hold images
@@ -86,8 +87,10 @@ def digest(there: dict[str, FileStamp]) -> str:
     return found.hexdigest()
 
 
-def examine(path: str, helpers: tuple[str, ...] = ()) -> Examined | None:
-    """What the transcript says of itself; None if it cannot be read. `helpers`: as in Compare."""
+def examine(path: str, helpers: tuple[str, ...] = (), *, opens: bool = False) -> Examined | None:
+    """What the transcript says of itself; None if it cannot be read. `helpers`: as in Compare.
+    `opens`: also what a session that is made of it has to know.
+    """
     try:
         with opened(path) as descriptor:
             stat = os.fstat(descriptor)
@@ -95,6 +98,7 @@ def examine(path: str, helpers: tuple[str, ...] = ()) -> Examined | None:
             found.updated_at = stat.st_mtime_ns // 1_000_000
             _read_head(descriptor, found, helpers)
             _read_tail(descriptor, found)
+            found.mode = left_mode(descriptor, found.size) if opens else None
             return found
     except OSError:
         return None

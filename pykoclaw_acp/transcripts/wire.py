@@ -119,7 +119,9 @@ class Examine(msgspec.Struct, tag="examine"):
 
 
 class Examined(msgspec.Struct, omit_defaults=True):
-    """A transcript, as in `model.found_transcripts.FoundTranscript`; `words`: texts of its first prompt."""
+    """A transcript, as in `model.found_transcripts.FoundTranscript`; `words`: texts of its first prompt.
+    `mode`: only in the answer to `Examine`.
+    """
 
     path: str
     claude_session_id: str
@@ -130,6 +132,7 @@ class Examined(msgspec.Struct, omit_defaults=True):
     words: list[str] = []
     updated_at: int = 0
     prompted: bool = False
+    mode: str | None = None
 
 
 class FolderChanges(msgspec.Struct, tag="found", omit_defaults=True):

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Client, RpcError, Stack, text
-from tests.e2e.other_programs import answers, in_terminal
+from tests.e2e.forks import fork
+from tests.e2e.harness import Client, RpcError, Stack, script, text
+from tests.e2e.other_programs import answers, in_terminal, terminal
 
 
 async def listed(client: Client, **params: Any) -> dict[str, dict[str, Any]]:
@@ -104,3 +105,38 @@ async def test_terminal_session_is_listed_loaded_continued_and_deleted(
 
 async def _has(client: Client, session: str) -> bool:
     return session in await listed(client)
+
+
+async def test_mode_of_terminal_holds_until_client_chooses(shared: Stack) -> None:
+    session = await in_terminal(shared, text("Planned."), "--permission-mode", "plan")
+    client = await shared.front()
+    assert _modes(await client.load(session, shared.work)) == {"plan"}
+    await client.prompt(session, text("Still planned."))
+    assert '"permissionMode":"plan"' in _newest(shared, session, "Still planned.")
+    await client.call("session/set_mode", sessionId=session, modeId="default")
+    await terminal(shared, session, text("Edits."), "--permission-mode", "acceptEdits")
+    assert _modes(await client.load(session, shared.work)) == {"default"}
+    await client.prompt(session, text("As chosen."))
+    assert '"permissionMode":"default"' in _newest(shared, session, "As chosen.")
+
+
+async def test_fork_of_terminals_session_accepts_its_edits(shared: Stack) -> None:
+    session = await in_terminal(shared, text("Edits."), "--permission-mode", "acceptEdits")
+    client = await shared.front()
+    made = await fork(client, shared, session)
+    assert _modes(made) == {"acceptEdits"}
+    await client.prompt(made["sessionId"], script("write accepted.txt <<< hi"))
+    assert (shared.work / "accepted.txt").read_text().strip() == "hi"
+    assert _modes(await client.resume(session, shared.work)) == {"acceptEdits"}
+
+
+def _modes(opened: dict[str, Any]) -> set[str]:
+    """The mode, in both ways in which the answer says it."""
+    options = {one["id"]: one["currentValue"] for one in opened["configOptions"]}
+    return {opened["modes"]["currentModeId"], options["mode"]}
+
+
+def _newest(stack: Stack, session: str, words: str) -> str:
+    """The newest line of the transcript with a prompt that has these words."""
+    lines = stack.transcript(session).splitlines()
+    return next(one for one in reversed(lines) if words in one and '"type":"user"' in one)

@@ -239,10 +239,10 @@ async def test_older_copy_is_listed_when_the_newest_goes(
 
 async def test_transcript_is_found_before_it_is_indexed(index: Index) -> None:
     finder = index.finder()
-    index.transcript(1, "A question", cwd="/somewhere")
+    index.transcript(1, "A question", cwd="/somewhere", permissionMode="plan")
     found = await finder.find(uuid(1))
     assert found is not None
-    assert (found.title, found.cwd) == ("A question", "/somewhere")
+    assert (found.title, found.cwd, found.mode) == ("A question", "/somewhere", "plan")
     assert await finder.find(uuid(2)) is None
     assert await finder.find("../../x") is None
     index.transcript(3, isSidechain=True)

@@ -93,6 +93,15 @@ async def test_transcripts_of_our_sessions_are_not_listed(s: Subject) -> None:
     assert await listed(s) == []
 
 
+async def test_session_of_transcript_has_its_mode(s: Subject) -> None:
+    for session, mode in (("one", "plan"), ("two", None)):
+        record = SessionRecord(session, f"acp-{session}", "/here", mode=mode)
+        await s.journal.adopt_transcript(record, 5)
+        kept = await s.journal.find(session)
+        assert kept is not None
+        assert kept.mode == mode
+
+
 async def test_transcript_of_lost_first_turn_is_its_sessions(s: Subject) -> None:
     session = await s.session("session")
     for _ in range(2):

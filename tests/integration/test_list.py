@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pykoclaw_acp.errors import StoreUnavailable
@@ -28,6 +29,7 @@ from tests.integration.programs import upsert_row
 from tests.integration.rig import LISTS, Rig, rig
 from tests.integration.wires import Wire, client, hanging, new, prompt
 from tests.waiting import eventually
+from tests.workers import OPTIONS
 
 
 async def told(wire: Wire, text: str = "say 1") -> str:
@@ -356,6 +358,31 @@ async def test_a_transcript_becomes_one_session_and_is_resumed(tmp_path: Path) -
         (launched,) = r.launcher.launched
         assert launched.spec.resume_session_id == CLAUDE
         assert len(await r.database.read("SELECT 1 FROM conversations")) == 1
+
+
+@pytest.mark.parametrize(
+    ("left", "mode"),
+    [
+        (None, "dontAsk"),
+        ("plan", "plan"),
+        ("acceptEdits", "acceptEdits"),
+        ("default", "dontAsk"),
+        ("bypassPermissions", "dontAsk"),
+        ("auto", "dontAsk"),
+        ("whatever", "dontAsk"),
+    ],
+)
+async def test_transcript_brings_only_modes_that_ask(
+    tmp_path: Path, left: str | None, mode: str
+) -> None:
+    options = msgspec.structs.replace(OPTIONS, permission_mode="dontAsk", bypass=True)
+    async with rig(tmp_path, options=options) as r, client(r) as wire:
+        found = with_transcripts(r)
+        found.there[CLAUDE] = replace(found.there[CLAUDE], mode=left)
+        opened = await wire.call("session/resume", sessionId=CLAUDE, cwd="/", mcpServers=[])
+        assert opened["result"]["modes"]["currentModeId"] == mode
+        await wire.call("session/prompt", **prompt(CLAUDE, "say 1"))
+        assert r.launcher.launched[0].spec.options.permission_mode == mode
 
 
 async def test_commands_know_sessions_of_a_terminal(tmp_path: Path) -> None:
