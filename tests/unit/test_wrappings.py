@@ -119,6 +119,10 @@ def test_other_prompts_have_other_fingerprints() -> None:
     assert len({fingerprint(blocks) for blocks in different}) == len(different)
 
 
+def link(name: str) -> dict[str, Any]:
+    return {"type": "resource_link", "uri": f"file:///{name}", "name": name}
+
+
 def test_mitto_own_prompts_are_told_from_user_prompts() -> None:
     assert is_helper('\nConsider this initial message in a conversation with an LLM: "hi"\n')
     assert is_helper("\nCheck if you have access to the MCP tool `mitto_x`")
@@ -153,8 +157,15 @@ def test_users_name_further_prompts_for_all_clients() -> None:
     [
         ([text(HISTORY.format("x") + CONTEXT.format("Fix  the\nbug."))], "Fix the bug."),
         ([text("=== File: a.py ===\nprint()"), text("Explain this file.")], "Explain this file."),
-        ([text("Look at"), {"type": "resource_link", "uri": "file:///a", "name": "a"}, text("and fix it")],
-         "Look at and fix it"),
+        ([text("Look at"), link("a"), text("and fix it")], "Look at @a and fix it"),
+        ([text("Refactor "), link("foo.rs"), text(", to use "), link("__init__.py")],
+         "Refactor @foo.rs, to use @__init__.py"),
+        ([link("a.py"), text(" is slow ("), link("b.py"), text(") "), link("c.py")], "@a.py is slow (@b.py) @c.py"),
+        ([text("Use "), {"type": "resource", "uri": "file:///w/my%20plan.md", "sha256": "0"}, text(" now")],
+         "Use @my plan.md now"),
+        ([text("Explain @a.py"), link("a.py")], "Explain @a.py"),
+        ([link("open.py"), text("Fix it"), link("log.txt")], "Fix it"),
+        ([text("/review "), link("a.py")], None),
         ([text("<system-reminder>\nnoise\n</system-reminder>Why is my <div> empty?")], "Why is my <div> empty?"),
         ([text("/init")], None),
         ([text(CONTEXT.format("/review src"))], None),

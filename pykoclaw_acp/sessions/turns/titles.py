@@ -33,7 +33,7 @@ def words(content: Sequence[dict[str, Any]]) -> str | None:
     """The user's words, of which at most 64 Ki characters are looked at; None for a slash command,
     and for a prompt without any.
     """
-    said = "\n".join(_texts(content)).strip()
+    said = _said(content)
     return None if prompt_text.is_command(said) else said or None
 
 
@@ -41,7 +41,7 @@ def of_content(content: Sequence[dict[str, Any]]) -> str | None:
     """One line of at most 80 characters for a prompt of which `title` knows none: its slash command,
     or what is attached to it.
     """
-    said = "\n".join(_texts(content)).strip()
+    said = _said(content)
     if prompt_text.is_command(said):
         return shorten(said)
     attached = dict.fromkeys(filter(None, map(_attached, content[:MOST_BLOCKS])))
@@ -77,14 +77,39 @@ def _attached(block: dict[str, Any]) -> str:
     return ""
 
 
-def _texts(content: Sequence[dict[str, Any]]) -> Iterator[str]:
-    room = LOOKED_AT
-    for block in content[:MOST_BLOCKS]:
-        if block.get("type") == "text" and room > 0:
-            text = prompt_text.unwrap(block["text"])[:room]
-            if not text.startswith(_FILE):
-                room -= len(text)
-                yield without_noise(text)
+def _said(content: Sequence[dict[str, Any]]) -> str:
+    """The words, with the name of each file that is mentioned among them."""
+    texts = [_text(block) for block in content[:MOST_BLOCKS]]
+    said, room, mentioned = "", LOOKED_AT, False
+    for at, block in enumerate(content[:MOST_BLOCKS]):
+        if mention := _mention(block, texts, at):
+            said += mention if said.endswith((" ", "(")) else f" {mention}"
+            mentioned = True
+        elif (text := texts[at][:room]) and not text.startswith(_FILE):
+            room -= len(text)
+            glue = "" if mentioned and not text[0].isalnum() else " " if mentioned else "\n"
+            said += glue + without_noise(text)
+            mentioned = False
+    return said.strip()
+
+
+def _text(block: dict[str, Any]) -> str:
+    return prompt_text.unwrap(block["text"])[:LOOKED_AT] if block.get("type") == "text" else ""
+
+
+def _mention(block: dict[str, Any], texts: Sequence[str], at: int) -> str:
+    """The file's name as Claude gets it; empty if it is attached to the words rather than said
+    among them, or is in them, too.
+    """
+    if block.get("type") not in ("resource_link", "resource"):
+        return ""
+    before = next(filter(None, reversed(texts[:at])), "")
+    after = next(filter(None, texts[at + 1 :]), "")
+    among = before.strip() and (after.strip() or before.endswith(" "))
+    name = _attached(block)
+    if not name or f"@{name}" in before or not (among or after.startswith(" ")):
+        return ""
+    return f"@{name}"
 
 
 def _kept(text: str) -> Iterator[str]:
