@@ -17,7 +17,13 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest, StoreUnavailable
+from pykoclaw_acp.errors import (
+    AcpError,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    StoreUnavailable,
+)
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import Text, UserMessage
 from pykoclaw_acp.model.permissions import Deadline, RequestPolicy, Settlement
@@ -28,6 +34,7 @@ from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.store import permissions
 from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.store.units import Statement
 from tests.integration.asking import (
     LONG,
     SOON,
@@ -634,6 +641,25 @@ async def test_a_worker_that_dies_takes_its_question_along(tmp_path: Path) -> No
         asking.channel.kill()
         assert (await asking.settled("q1"))[0] == "interrupted"
         await eventually(lambda: person.withdrawn == ["q1"] and person.told == ["q1"])
+
+
+async def test_unrecorded_answer_leaves_nothing_pending(tmp_path: Path) -> None:
+    """As with a trigger of another program: no state of the disk, after which it would be tried again."""
+    async with rig(tmp_path) as r:
+        person = Person()
+        asking = await begin(r, person)
+        refused = (
+            "CREATE TRIGGER refused BEFORE UPDATE ON acp_permissions WHEN NEW.outcome IS NOT NULL"
+            " BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+        await write(r, Statement(refused, ()))
+        asking.ask("q1")
+        await eventually(lambda: person.asked)
+        with pytest.raises(InternalError, match="could not be recorded"):
+            await r.sessions.requests.decide("q1", "allow_once", "cli")
+        await write(r, Statement("DROP TRIGGER refused", ()))
+        assert (await asking.settled("q1"))[0] == "interrupted"
+        assert await r.sessions.requests.list_pending() == []
 
 
 # --- over ACP

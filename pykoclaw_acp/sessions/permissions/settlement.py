@@ -13,8 +13,9 @@ from uuid import uuid4
 import structlog
 
 from pykoclaw_acp.errors import StoreClosed
-from pykoclaw_acp.model.permissions import Decision, RequestOutcome
+from pykoclaw_acp.model.permissions import Decision, RequestOutcome, Settlement
 from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.permissions import decisions, words
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
@@ -22,6 +23,7 @@ from pykoclaw_acp.sessions.permissions.settled import Settled
 from pykoclaw_acp.sessions.ports import PermissionStore
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.system import disks
+from pykoclaw_acp.tasks import Tasks
 
 _UNRECORDED: Final = Decision(RequestOutcome.UNRECORDED)
 
@@ -39,6 +41,7 @@ class Settler:
         self._state = state
         self._store = store
         self._parked_answers = parked_answers
+        self._tasks = Tasks()
 
     async def settle(self, pending: PendingRequest, decision: Decision) -> Settled:
         """Write down the decision; raises StoreClosed."""
@@ -69,7 +72,16 @@ class Settler:
         recorded = await _is_done(self._store.settle(settlement, pending.answers))
         if not recorded:
             decision = _UNRECORDED
+            self._tasks.start(self._give_up(request.ask_id))
         return Settled(decision, recorded, decisions.to_worker(pending.epoch, request, decision))
+
+    async def _give_up(self, ask_id: str) -> None:
+        """No longer list as pending what the worker does not wait for any more."""
+        given_up = Settlement(ask_id, RequestOutcome.INTERRUPTED)
+        with contextlib.suppress(StoreClosed):  # the next daemon does
+            await until_done(
+                lambda: self._store.settle(given_up), "A permission request cannot be closed"
+            )
 
     async def _settle_trust(self, pending: PendingRequest, decision: Decision) -> Settled:
         """Trust the directories, or do not; a person who chooses stands behind the prompt that waits."""
