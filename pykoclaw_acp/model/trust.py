@@ -10,8 +10,9 @@ from pykoclaw_acp.model.permissions import Workspace
 
 TOOL: Final = "workspace_trust"  # the tool of a trust request, of which there is none
 ANY: Final = "*"  # a `content`: anything in the directory and below
-
-
+ALLOWS: Final = (  # begins the line about such rules; Claude itself is not told of our trust
+    "allows without asking, once Claude itself trusts the directory, too (start `claude` there and accept its dialog)"
+)
 FIRST_USE: Final = ""  # its content at the next prompt
 NOTHING: Final = "-"  # no active content; only its `./.env` is trusted
 MAX_FILES: Final = 2000  # files of a directory whose digests are kept

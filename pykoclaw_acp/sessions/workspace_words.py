@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from pykoclaw_acp.model.events import Event, TextPart, ToolEnded, ToolStarted, note_event
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest, StoredRequest, Workspace
-from pykoclaw_acp.model.trust import TOOL
+from pykoclaw_acp.model.trust import ALLOWS, TOOL
 from pykoclaw_acp.neutral import fenced, neutral
 from pykoclaw_acp.sessions.permissions.decisions import (
     ALLOW_ALWAYS,
@@ -77,7 +77,11 @@ def request(
 
 def log_events(request: PermissionRequest, choice: str | None) -> list[Event]:
     """The log events of a request that is settled; whatever is no choice lets Claude run without."""
-    done = TextPart(_ENDS.get(choice or ALLOW_ONCE, DONE[ALLOW_ONCE]), beside=True)
+    said = _ENDS.get(choice or ALLOW_ONCE, DONE[ALLOW_ONCE])
+    found = (line for one in request.workspaces for line in one.found)
+    if choice == ALLOW_ALWAYS and any(ALLOWS in line for line in found):
+        said += " Its rules that allow calls do so once Claude itself trusts it, too."
+    done = TextPart(said, beside=True)
     failed = choice in (REJECT_ONCE, WITHDRAWN)
     status: Literal["completed", "failed"] = "failed" if failed else "completed"
     started = ToolStarted(

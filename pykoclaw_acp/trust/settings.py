@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any, Final
 
+from pykoclaw_acp.model.trust import ALLOWS
 from pykoclaw_acp.trust.written import without_written
 
 _BLANKS: Final = re.compile(r"[ \t]+")
@@ -178,7 +179,7 @@ def _hooks(value: Any) -> Iterator[str]:
 def _permission(name: str, value: Any) -> str:
     if name == "allow" and isinstance(value, list):
         listed = shown(", ".join(str(one) for one in value))
-        return f"allows without asking, once you trust the directory in Claude's terminal, too: {listed}"
+        return f"{ALLOWS}: {listed}"
     return f"sets permissions.{shown(name)}: {_json(value)}"
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.errors import WorkerFailed
+from pykoclaw_acp.model.trust import ALLOWS
 from pykoclaw_acp.trust import below, looking, markdown, settings
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.scan import scan, unchanged
@@ -81,9 +82,7 @@ def hook(command: str) -> dict[str, Any]:
         ),
         (
             {"permissions": {"allow": ["Bash", "Read"], "deny": ["x"]}},
-            [
-                "allows without asking, once you trust the directory in Claude's terminal, too: Bash, Read"
-            ],
+            [f"{ALLOWS}: Bash, Read"],
         ),
         (
             {"permissions": {"defaultMode": "bypassPermissions"}},
