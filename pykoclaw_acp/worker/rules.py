@@ -25,7 +25,7 @@ MAX_GIVEN: Final = 64 * 1024
 _RESERVED: Final = frozenset("()\\")  # have a meaning of their own in a rule
 _PATTERNS: Final = frozenset("*?[]{}!\\")  # may stand for more than themselves
 _ACCEPTED: Final = (
-    "edits and simple commands that make, move or delete files (turns on the mode Accept edits)"
+    "edits and simple commands that make, move or delete files (turns on the mode Accept edits{})"
 )
 # The CLI takes a rule for a command also after a `cd` to such a directory (measured with 2.1.330).
 _BELOW: Final = " (also in directories below)"
@@ -54,12 +54,13 @@ def describe(updates: Sequence[PermissionUpdate], mcp: McpNames | None = None) -
     """What the updates allow, in words that complete "Always allow …"; None: nothing."""
     mcp = mcp or McpNames()
     words: list[str] = []
+    stays = "" if only_mode(updates) else ", which stays on"
     for update in updates:
         words.extend(_words(rule, mcp) for rule in update.rules or ())
         if update.mode == "acceptEdits":
-            words.append(_ACCEPTED)
+            words.append(_ACCEPTED.format(stays))
         elif update.mode:
-            words.append(f"what the mode {update.mode} allows (turns it on)")
+            words.append(f"what the mode {update.mode} allows (turns it on{stays})")
         words.extend(f"access to `{directory}`" for directory in update.directories or ())
     if not updates:
         return None

@@ -64,7 +64,7 @@ HERE = PermissionUpdate(type="addDirectories", directories=["/w"], destination="
         ),
         (
             [ELSEWHERE, ACCEPT],
-            f"access to `/x` and {ACCEPTED}",
+            "access to `/x` and " + ACCEPTED.replace("edits)", "edits, which stays on)"),
         ),
         ([rule("Bash", "make"), ACCEPT], f"`make`{BELOW}"),
         ([rule("Bash", "make"), HERE], f"`make`{BELOW}"),
