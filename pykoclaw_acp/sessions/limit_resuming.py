@@ -92,6 +92,7 @@ class LimitResumer:
         )
         try:
             session = await self._sessions.get(wait.session_id)
+            await session.others.look(needed=True)  # a person may have prompted it in a terminal
             await session.accept_unattended(turn)
         except Conflict:
             log.info("A session waits no more", action="limit_wait_over", session=wait.session_id)

@@ -28,6 +28,7 @@ from pykoclaw_acp.model.turns import STARTED, Turn
 from pykoclaw_acp.sessions import writes
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.context import SessionContext
+from pykoclaw_acp.sessions.limit_waiting import LimitWaiting
 from pykoclaw_acp.sessions.ports import Imported, RowStanding, Transcripts, TurnLocks, Workers
 from pykoclaw_acp.sessions.ports.journal import ConversationsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
@@ -53,6 +54,7 @@ class OtherPrograms:
         *,
         queue: TurnQueue,
         background: BackgroundTurns,
+        limit_wait: LimitWaiting,
         locks: TurnLocks | None = None,
         policy: LostContext = LostContext.AUTO,
     ) -> None:
@@ -63,6 +65,7 @@ class OtherPrograms:
         self._transcripts = transcripts
         self._queue = queue
         self._background = background
+        self._limit_wait = limit_wait
         self._locks = locks
         self._lock = asyncio.Lock()
         self._tasks = Tasks()
@@ -254,6 +257,7 @@ class OtherPrograms:
         self._outdated = self._outdated or found.standing is RowStanding.MOVED_ON
         self._replaced = self._replaced or found.replaced
         self._state.log.publish([replace(one, imported=True) for one in found.logged])
+        await self._limit_wait.told_of(one.event for one in found.logged)
         await self._entitle(found.logged)
         await self._rename(found)
         own = found.followed or record.claude_session_id

@@ -16,12 +16,14 @@ from structlog.testing import capture_logs
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.condition import DatabaseState
+from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.limit_waits import PROMPT, LimitWait
 from pykoclaw_acp.model.session_environment import ClientEnvironment, StoredEnvironment
 from pykoclaw_acp.model.turns import PromptKeys, TurnState
 from pykoclaw_acp.sessions import prompting, rounds, session_environment
 from pykoclaw_acp.sessions.limit_resuming import LimitResumer
+from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import limits
 from pykoclaw_acp.store import limit_waits
@@ -31,6 +33,7 @@ from tests.integration.limit_waiting import TOKEN, waiting
 from tests.integration.linked import there, until_there_is
 from tests.integration.rig import TIMES, Client, Rig, hanging, rig
 from tests.integration.scheduling import logs, scheduling, task
+from tests.integration.scripted_transcripts import ScriptedTranscripts
 from tests.waiting import eventually, not_within, pass_loop_time
 
 PATIENCE: Final = 0.3  # s in which a cancel is not to be done
@@ -55,6 +58,10 @@ async def newest(r: Rig) -> str:
     return str(rows[0][0])
 
 
+async def waits_for_nothing(r: Rig) -> bool:
+    return not await limit_waits.every(r.database)
+
+
 async def test_continuing_session_waits_for_its_returning_client(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await waiting(r)
@@ -69,6 +76,26 @@ async def test_continuing_session_waits_for_its_returning_client(tmp_path: Path)
             environment = r.launcher.launched[-1].spec.options.environment
             assert environment is not None
             assert environment[TOKEN] == "token"
+
+
+@pytest.mark.parametrize(
+    ("origin", "rests"), [("terminal", True), ("whatsapp", True), ("scheduler", False)]
+)
+async def test_prompt_in_another_program_ends_wait(
+    tmp_path: Path, origin: str, rests: bool
+) -> None:
+    """It is found only when the session is to go on: nobody has looked before."""
+    transcripts = ScriptedTranscripts()
+    async with rig(tmp_path, transcripts=transcripts) as r:
+        session = await waiting(r)
+        said = UserMessage("u1", {"type": "text", "text": "Never mind."}, origin)
+        transcripts.find(RowStanding.SAME, said)
+        come_back(session)
+        async with resuming(r):
+            over: bool = await eventually(lambda: waits_for_nothing(r))
+            assert over
+        went_on = await r.database.read("SELECT 1 FROM acp_turns WHERE request_key LIKE 'limit:%'")
+        assert bool(went_on) is not rests
 
 
 async def test_fault_of_one_session_delays_no_other(
