@@ -47,7 +47,8 @@ class TurnFailure(msgspec.Struct, frozen=True, omit_defaults=True):
     one.
 
     `retry_after`: seconds, from the turn's end, before which it is useless to try again.
-    `resets_at`: when the usage limit ends (seconds since 1970).
+    `resets_at`: when the usage limit ends (seconds since 1970). `begun`: the turn has used tools, which
+    the same prompt would have done again.
     """
 
     kind: ErrorKind
@@ -55,8 +56,9 @@ class TurnFailure(msgspec.Struct, frozen=True, omit_defaults=True):
     status: int | None = None
     retry_after: int | None = None
     resets_at: int | None = None
+    begun: bool = False
 
     @property
     def retryable(self) -> bool:
-        """Whether the same prompt may succeed later."""
-        return self.kind in RETRYABLE
+        """Whether the same prompt may succeed later, and repeats nothing."""
+        return self.kind in RETRYABLE and not self.begun

@@ -324,5 +324,9 @@ def _failure_json(failure: TurnFailure | None) -> str | None:
     if failure is None:
         return None
     kept = {"kind": failure.kind, "message": failure.message, "status": failure.status}
-    more = {"retry_after": failure.retry_after, "resets_at": failure.resets_at}
+    more = {
+        "retry_after": failure.retry_after,
+        "resets_at": failure.resets_at,
+        "begun": failure.begun or None,
+    }
     return json.dumps(kept | {name: value for name, value in more.items() if value is not None})

@@ -37,7 +37,7 @@ _BY_STATUS: Final = {
 }
 _ADVICE: Final = {
     ErrorKind.AUTHENTICATION_FAILED: "Claude refused the credential: log in with `claude`, or set ANTHROPIC_API_KEY.",
-    ErrorKind.BILLING_ERROR: "The account cannot be billed.",
+    ErrorKind.BILLING_ERROR: "The account cannot be billed. Check how it pays, then send the prompt again.",
     ErrorKind.RATE_LIMIT: "Claude's rate limit is reached. Wait, then send the prompt again.",
     ErrorKind.OVERLOADED: "Claude is overloaded. Wait a moment, then send the prompt again.",
     ErrorKind.SERVER_ERROR: "Claude's service had an error. Send the prompt again.",
@@ -68,6 +68,8 @@ _LOST: Final = re.compile(
 )
 _AGAIN: Final = re.compile(r"(?<=[Ss]end )the prompt again")
 _GO_ON: Final = "a prompt to have it go on"
+_CONTINUE: Final = "“Go on”"
+_STAYS: Final = " What was done before stays."
 LONGEST: Final = 300  # characters of other programs' words
 
 _SPOOL_LIMIT: Final = (
@@ -198,6 +200,12 @@ def of_own_turn(failure: TurnFailure) -> TurnFailure:
     if not changed and failure.resets_at is None:  # what follows a limit's end is said later
         advice = f"{advice} Send {_GO_ON}."
     return replace(failure, message=f"Claude could not go on by itself. {advice}")
+
+
+def of_begun_turn(failure: TurnFailure) -> TurnFailure:
+    """The failure of a turn that has used tools, which its prompt, sent again, would have done again."""
+    said, changed = _AGAIN.subn(_CONTINUE, failure.message)
+    return replace(failure, message=said + _STAYS if changed else said, begun=True)
 
 
 def naming(failure: TurnFailure, model: str) -> TurnFailure:

@@ -14,7 +14,7 @@ from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.worker import raw_frames, results
 from pykoclaw_acp.worker.choices import Choices
-from pykoclaw_acp.worker.failures import early_end, naming, of_own_turn
+from pykoclaw_acp.worker.failures import early_end, naming, of_begun_turn, of_own_turn
 from pykoclaw_acp.worker.login_failures import explained
 from pykoclaw_acp.worker.servers import Servers
 from pykoclaw_acp.worker.side_events import SideEvents
@@ -62,6 +62,8 @@ class TurnEnds:
             told = self._side_events.explain(told)
             if not mine and failure is not NOT_UNDERSTOOD:
                 told = of_own_turn(told)
+            elif result.num_turns > 1:  # requests to the model: all but the first follow tools
+                told = of_begun_turn(told)
             ended = replace(ended, error=told)
         notice = self._servers.notice(turn_id) if mine else []
         events = [*early_end(turn_id, ended.stop_reason), *notice]

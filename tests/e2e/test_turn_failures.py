@@ -180,6 +180,18 @@ async def test_errors_of_the_model(shared: Stack) -> None:
         assert client.text(session).endswith(f"It goes on after {status}.")
 
 
+async def test_error_after_a_tool_asks_for_no_repeat(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
+    error = await failed(client, session, script("bash echo once >> begun.txt", "error 500"))
+    assert (error.kind, error.data["retryable"]) == ("server_error", False)
+    assert (
+        error.message == "Claude's service had an error. Send “Go on”. What was done before stays."
+    )
+    error = await failed(client, session, script("error 500"))
+    assert (error.kind, error.data["retryable"]) == ("server_error", True)
+
+
 def messages(client: Client, session: str) -> list[str]:
     """The texts of the agent's messages: one that broke off and was begun anew is two; the line
     that says so is left out.

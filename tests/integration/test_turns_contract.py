@@ -30,7 +30,8 @@ from tests.integration.journals import (
 )
 
 FAILED = Outcome(
-    TurnState.FAILED, failure=TurnFailure(ErrorKind.OVERLOADED, "Too much.", 529, retry_after=3)
+    TurnState.FAILED,
+    failure=TurnFailure(ErrorKind.OVERLOADED, "Too much.", 529, retry_after=3, begun=True),
 )
 
 

@@ -12,6 +12,7 @@ from pykoclaw_acp.worker.failures import (
     fault,
     in_one_line,
     naming,
+    of_begun_turn,
     of_own_turn,
     refused_to_root,
     turn_failure,
@@ -44,6 +45,16 @@ def test_claudes_own_turn_has_no_prompt_to_repeat() -> None:
     assert overloaded == begun + wait
     refused = of_own_turn(failed("API Error: 400 nope", 400)).message
     assert refused.endswith(" (nope) Send a prompt to have it go on.")
+
+
+def test_begun_turn_is_continued_not_repeated() -> None:
+    cut = failed("API Error: 529 Overloaded.", 529)
+    begun = of_begun_turn(cut)
+    wait = "Claude is overloaded. Wait a moment, then send “Go on”. What was done before stays."
+    assert begun.message == wait
+    assert (cut.retryable, begun.retryable) == (True, False)
+    refused = failed("API Error: 400 nope", 400)
+    assert of_begun_turn(refused).message == refused.message
 
 
 def error(words: str, status: int) -> str:

@@ -39,7 +39,8 @@ def told(outcome: Outcome, turn: Turn | None, setting: str, *, auxiliary: bool =
     if turn is None:  # of a turn of Claude's own, or a prompt that another turn has taken up
         return replace(outcome, failure=replaced(failure, message=f"{failure.message} {GO_ON}"))
     if setting != WAIT or auxiliary or not _may_go_on(turn):
-        return replace(outcome, failure=replaced(failure, message=f"{failure.message} {SEND}"))
+        then = GO_ON if failure.begun else SEND
+        return replace(outcome, failure=replaced(failure, message=f"{failure.message} {then}"))
     due = failure.resets_at
     if goes_on_from(turn.keys.request) is not None:
         due = max(due, int(time.time()) + SHORTEST)
