@@ -27,7 +27,8 @@ from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.roots import Roots
 
 LONGEST_WAIT: Final = 1.0  # s from the begin of a look, in which lists wait for it
-SETTLE: Final = 1.0  # s from a change to a look
+SHORT_WAIT: Final = 0.3  # s in which a list waits for what has changed lately
+SETTLE: Final = 1.0  # s from a change to a look, and at least between two for which lists wait
 REST: Final = 20.0  # times as long as a look took, until the next one
 LEAST_REST: Final = 3.0  # s
 LONGEST_REST: Final = 30.0  # s
@@ -66,7 +67,8 @@ class TranscriptFinder:
         self._surveyed = float("-inf")  # when the last survey was complete
         self._wait_until = float("-inf")  # lists wait for the look that one of them has begun
         self._asked = float("-inf")
-        self._rested = 0.0  # when the next look may begin
+        self._rested = 0.0  # when the next look may begin by itself
+        self._looked = float("-inf")  # when the last look had ended
         self._dirty: set[str] = set()
         self._above: set[str] = set()  # what is watched above folders; a change asks for a survey
         self._survey_due = False
@@ -75,10 +77,15 @@ class TranscriptFinder:
         self._closed = False
 
     async def refresh(self) -> None:
-        """A list is asked for. Waits for a look only if there was none lately, and not for long."""
+        """A list is asked for. Waits for a look only if there was none lately or something has changed
+        since, and not for long.
+        """
         now = self._asked = time.monotonic()
         current = self._watched or now - self._surveyed < LOOK_EVERY
         if current or self._closed:
+            if self._due is not None and now >= self._looked + SETTLE:
+                self._due.cancel()
+                await asyncio.wait([self._begin()], timeout=SHORT_WAIT)
             return
         if self._looking is None or self._looking.done():
             self._survey_due = True
@@ -164,10 +171,11 @@ class TranscriptFinder:
             pause = max(SETTLE, self._rested - time.monotonic())
             self._due = asyncio.get_running_loop().call_later(pause, self._begin)
 
-    def _begin(self) -> None:
+    def _begin(self) -> asyncio.Task[None]:
         self._due = None
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look(), name="look at transcripts")
+        return self._looking
 
     async def _look(self) -> None:
         if time.monotonic() - self._asked > UNASKED:
@@ -193,8 +201,9 @@ class TranscriptFinder:
                 return
             if not self._survey_due:
                 break
-        took = time.monotonic() - began
-        self._rested = time.monotonic() + min(max(LEAST_REST, REST * took), LONGEST_REST)
+        self._looked = time.monotonic()
+        took = self._looked - began
+        self._rested = self._looked + min(max(LEAST_REST, REST * took), LONGEST_REST)
         if self._dirty:
             self._changed(next(iter(self._dirty)))
 

@@ -146,6 +146,24 @@ async def test_changes_are_in_the_next_lists(
     await lists(3)
 
 
+async def test_lists_do_not_wait_for_next_look(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which would be much later by itself."""
+    monkeypatch.setattr(finding, "LEAST_REST", 1000.0)
+    monkeypatch.setattr(finding, "LONGEST_REST", 1000.0)
+    finder = index.finder()
+    for n in (1, 2, 3):
+        index.transcript(n)
+
+        async def newest(n: int = n) -> bool:
+            await finder.refresh()
+            return (await index.ids())[0] == uuid(n)
+
+        done: bool = await eventually(newest)
+        assert done
+
+
 async def test_our_sessions_transcripts_are_not_listed_twice(index: Index) -> None:
     await index.journal.create(SessionRecord(uuid(1), "acp-1", "/w"))
     await index.journal.create(SessionRecord("other", "acp-other", "/w"))
