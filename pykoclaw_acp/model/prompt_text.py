@@ -26,6 +26,7 @@ _LOOK: Final = 4096  # characters scanned for white space at once
 _COMMAND: Final = re.compile(r"/[A-Za-z][\w:.-]{0,254}+(?:\s|\Z)")
 
 NOTES_TAG: Final = "conversation-notes"
+SHELL: Final = "!"  # what the user of a terminal types before a command for a shell
 LINK: Final = "[@"  # beginning of a link to a resource, as Claude gets it
 MOST_NOTES: Final = 64 * 1024  # characters
 _NOTES_HEAD: Final = (
@@ -108,6 +109,11 @@ def without_notes(text: str) -> str:
 def without_tag(text: str, tag: str) -> str:
     """Text from outside for the inside of this tag, which it can neither end nor begin again."""
     return re.sub(rf"<(?=\s*+/?+\s*+{re.escape(tag)})", "&lt;", text, flags=re.IGNORECASE)
+
+
+def is_for_shell(block: dict[str, Any]) -> bool:
+    """Whether a block of an imported message is what a user of a terminal has given to a shell."""
+    return str(block.get("text")).startswith(SHELL)
 
 
 def is_command(words: str) -> bool:

@@ -23,7 +23,7 @@ from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import BY_WORDS, TitleChanged, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.lost_context import LostContext
-from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.prompt_text import Note, is_for_shell
 from pykoclaw_acp.model.turns import STARTED, Turn
 from pykoclaw_acp.sessions import writes
 from pykoclaw_acp.sessions.background import BackgroundTurns
@@ -320,11 +320,13 @@ class OtherPrograms:
         self._workers.set_resume(self._state.id, claude_session_id, record.branch)
 
     async def _entitle(self, logged: Collection[Logged]) -> None:
-        """A conversation without a title has one from the first prompt that was taken in."""
+        """A conversation without a title has one from the first prompt that was taken in; what a
+        user has given to a shell is none.
+        """
         if not titling.lacks_words(self._state.record):
             return
         for one in logged:
-            if isinstance(one.event, UserMessage):
+            if isinstance(one.event, UserMessage) and not is_for_shell(one.event.content):
                 if (title := titles.title([one.event.content])) is not None:
                     await self._state.log.tell([titling.changed(title, BY_WORDS)], patient=True)
                 return

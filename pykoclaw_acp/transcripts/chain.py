@@ -1,4 +1,6 @@
-"""The turn of an entry whose parent lies further back in its transcript."""
+"""What only a search of a transcript tells: the turn of an entry whose parent lies further back, and
+where the log's part ends.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from array import array
 from typing import Final
 
 from pykoclaw_acp.transcripts import entries, lines
+from pykoclaw_acp.transcripts.wire import Scan
 
 MOST: Final = 1_000_000  # entries that are looked at, from the beginning
 
@@ -33,6 +36,18 @@ def find_turn(descriptor: int, upto: int, uuid: str) -> str | None:
             return _uuid_at(descriptor, prompts[at], upto)
         wanted = parents[at]
     return None
+
+
+def taken_upto(scan: Scan, descriptor: int, upto: int) -> int:
+    """Where the last entry begins, before `upto`, that is known to be in the log; -1 if none is."""
+    uuids, found = {*scan.own, *scan.known, *scan.known.values()}, -1
+    if not uuids:
+        return found
+    for line in lines.read(descriptor, 0, upto):
+        entry = entries.decode(line.text)
+        if entry is not None and entry.uuid in uuids:
+            found = line.begin
+    return found
 
 
 def _begins_turn(entry: entries.Entry) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 from pykoclaw_acp.model import digest as summing
 from pykoclaw_acp.model.digest import TurnSummary
 from pykoclaw_acp.system.regular_files import opened
-from pykoclaw_acp.transcripts import entries, lines
+from pykoclaw_acp.transcripts import entries, lines, shell_commands
 
 MOST_TURNS: Final = 100  # of a transcript: the newest ones
 MOST_ENTRIES: Final = 100_000  # of these turns
@@ -47,6 +47,9 @@ def _read(path: str, turns: list[str]) -> list[TurnSummary]:
             members[entry.uuid] = turn
             if entry.type == "assistant":
                 _add(found[turn], entry)
+            elif entry.type == "user" and (message := entries.message(entry)) is not None:
+                put_out = shell_commands.result(turn, message.text)
+                found[turn].ask("" if put_out is None else str(put_out.content))
     return list(found.values())
 
 

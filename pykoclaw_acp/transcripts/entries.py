@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from pykoclaw_acp.model import prompt_text
-from pykoclaw_acp.transcripts import tags
+from pykoclaw_acp.transcripts import shell_commands, tags
 from pykoclaw_acp.translation.local_commands import SYNTHETIC
 
 MAX_ID: Final = 64  # characters of an id
@@ -24,7 +24,6 @@ INTERRUPTED: Final = "[Request interrupted by user"
 # What begins a text that the CLI has written into a user's entry, and that is no prompt.
 _NO_PROMPT: Final = (
     "<local-command-",
-    "<bash-input>",
     "<bash-stdout>",
     "<bash-stderr>",
     INTERRUPTED,
@@ -198,7 +197,11 @@ def leaves_plan(entry: Entry) -> bool:
 
 
 def command(text: str) -> str | None:
-    """The slash command that a text is the record of, with its arguments."""
+    """The slash command that a text is the record of, with its arguments; or what a user has given
+    to a shell, after the sign for that.
+    """
+    if (shell := shell_commands.command(text)) is not None:
+        return f"{prompt_text.SHELL}{shell}"
     if not text.lstrip().startswith(("<command-name>", "<command-message>")):
         return None
     name = tags.word(text[:_LOOKED_AT], "command-name")

@@ -7,16 +7,18 @@ are in the log already, whole or as far as they came, and are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
 import msgspec
 
-from pykoclaw_acp.model.events import Event, Plan, size
-from pykoclaw_acp.transcripts import compactions, entries, lines, task_notices
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.transcripts import compactions, entries, lines, shell_commands, task_notices
 from pykoclaw_acp.transcripts.answers import Answers
-from pykoclaw_acp.transcripts.chain import find_turn
+from pykoclaw_acp.transcripts.chain import find_turn, taken_upto
 from pykoclaw_acp.transcripts.content import failure, stopped, user_messages
 from pykoclaw_acp.transcripts.entries import Entry
+from pykoclaw_acp.transcripts.newest_plans import without_old_plans
 from pykoclaw_acp.transcripts.origins import of_terminal
 from pykoclaw_acp.transcripts.state import (
     MOST_CALLS,
@@ -37,7 +39,6 @@ from pykoclaw_acp.translation.translator import Translation
 PIECE: Final = 256 * 1024  # bytes of lines with events in a piece
 MOST_EVENTS: Final = 400  # in a piece
 PROGRESS: Final = 16 * 1024 * 1024  # bytes after which a piece ends in any case
-MOST_PLANS: Final = 64 * 1024  # characters of the plans in a piece, of which the newest counts
 MOST_SEARCHES: Final = 8  # in a look: each reads the file from its beginning
 MOST_TITLE: Final = 1000  # characters
 DAMAGED: Final = "(A part of this conversation's transcript cannot be read.)"
@@ -95,7 +96,7 @@ class TranscriptReader:
     def _cut(self) -> Piece:
         """The piece so far; the next one begins."""
         piece, translation = self._piece, self._translation
-        piece.events = _without_old_plans(piece.events)
+        piece.events = without_old_plans(piece.events)
         self._state.go_on(translation)
         self._state.over = self._ids.over
         translation.names = {call: translation.names[call] for call in translation.open_calls}
@@ -175,17 +176,28 @@ class TranscriptReader:
             return OpenTurn("own")
         return OpenTurn("other") if self._scan.offset else OpenTurn("known", after=after)
 
+    @cached_property
+    def _taken(self) -> int:
+        """Where what was taken in ends, if the file is read anew: earlier versions have left
+        commands for a shell out, and what the log has stays as it is.
+        """
+        return -1 if self._scan.offset else taken_upto(self._scan, self._file, self._upto)
+
     # --- turns
 
     def _prompt(self, entry: Entry, parent: str, line: lines.Line) -> bool:
         uuid = str(entry.uuid)
         found = entries.message(entry) or entries.Message()
         background = entries.by_claude_itself(entry)
-        command = entries.command(found.text)
+        command, shell = entries.command(found.text), shell_commands.command(found.text)
         if uuid in self._scan.known:
             self._begin(entry, parent, "known", background=background)
             return True
-        if background or command is not None:
+        if shell is not None:
+            if line.begin < self._taken:
+                self._continue(entry, parent)
+                return True
+        elif background or command is not None:
             answered = self._answers.to(uuid, line)
             if answered == "open":
                 return False
@@ -204,6 +216,9 @@ class TranscriptReader:
             said = user_messages(uuid, [{"type": "text", "text": command}])
         else:
             said = user_messages(uuid, found.blocks)
+        if shell is not None:
+            call, arguments = shell_commands.call(uuid), {"command": shell}
+            said += self._start_call(call, shell_commands.TOOL, arguments, uuid)
         self._tell(uuid, uuid, said)
         return True
 
@@ -239,7 +254,7 @@ class TranscriptReader:
             text = (entries.message(entry) or entries.Message()).text
             self._tell(turn, uuid, self._task_ended(text, entry))
         elif entry.type == "user" and not entry.is_meta and not entry.is_compact_summary:
-            self._tell(turn, uuid, self._results(entry))
+            self._tell(turn, uuid, self._results(turn, entry))
         elif entry.type == "attachment" and (came := entries.queued(entry)) is not None:
             what, said = came
             if what == "task-notification":
@@ -276,13 +291,18 @@ class TranscriptReader:
             if entries.is_call(block):
                 call, (name, arguments) = self._ids.begun(block["id"], turn), entries.called(block)
                 self._subagents.begun(call, name, entry)
-                if len(self._state.calls) < MOST_CALLS:
-                    self._state.calls[call] = OpenCall.begun(name, turn, arguments)
-                    self._state.calls[call].since = self._subagents.since.get(call, "")
-                events += self._translation.start_tool(call, name, arguments)
+                events += self._start_call(call, name, arguments, turn)
             elif kind in ("text", "thinking") and isinstance(text, str) and text:
                 events += self._translation.say(str(kind), f"{found.id}-{index}", text)
         return events
+
+    def _start_call(
+        self, call: str, name: str, arguments: dict[str, Any], turn: str
+    ) -> list[Event]:
+        if len(self._state.calls) < MOST_CALLS:
+            self._state.calls[call] = OpenCall.begun(name, turn, arguments)
+            self._state.calls[call].since = self._subagents.since.get(call, "")
+        return self._translation.start_tool(call, name, arguments)
 
     def _index(self, message_id: str, entry: Entry) -> int:
         """Place of the next block in its message."""
@@ -293,9 +313,13 @@ class TranscriptReader:
         self._state.blocks += 1
         return index if entry.api_block_index is None else entry.api_block_index
 
-    def _results(self, entry: Entry) -> list[Event]:
+    def _results(self, turn: str, entry: Entry) -> list[Event]:
+        found = entries.message(entry)
         if not (results := tool_results(entry)):
-            return stopped(str(entry.uuid), entries.message(entry))
+            of_shell = shell_commands.result(turn, found.text if found else "")
+            if of_shell is None:
+                return stopped(str(entry.uuid), found)
+            results = [of_shell]
         return self._subagents.end_tools(results, entry)
 
     def _task_ended(self, text: str, entry: Entry) -> list[Event]:
@@ -320,18 +344,3 @@ class TranscriptReader:
     def _tell(self, turn: str, source: str, events: Sequence[Event]) -> None:
         for n, event in enumerate(events):
             self._piece.events.append((turn, f"{source}:{n}", event))
-
-
-def _without_old_plans(events: list[tuple[str, str, Event]]) -> list[tuple[str, str, Event]]:
-    """The events with as many of the newest plans as there is room for: each is a whole one, and
-    replaces those before it.
-    """
-    room = MOST_PLANS
-    kept: list[tuple[str, str, Event]] = []
-    for one in reversed(events):
-        if isinstance(one[2], Plan):
-            if room <= 0:
-                continue
-            room -= size(one[2])
-        kept.append(one)
-    return kept[::-1]

@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import pytest
 
@@ -320,6 +321,33 @@ async def test_edits_show_each_replaced_text_at_once(stack: Stack) -> None:
     last = await stack.start()
     await last.load(session, stack.work)
     assert seen(last.of(session)) == live
+
+
+async def test_terminals_shell_command_and_output_are_shown(stack: Stack) -> None:
+    """Its entries are as the CLI writes them where somebody types `!` and a command."""
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Ours."))
+    await client.until(lambda: "Ours." in stack.transcript(session))
+    [transcript] = (stack.home / ".claude/projects").rglob(f"{session}.jsonl")
+    entries = [json.loads(line) for line in transcript.read_text().splitlines()]
+    head = [entry for entry in entries if "uuid" in entry][-1]
+    out = "<bash-stdout>\x1b[31mred\x1b[0m &lt;</bash-stdout><bash-stderr></bash-stderr>"
+    for said in ("<bash-input>make red</bash-input>", out):
+        message = {"role": "user", "content": said}
+        names = {name: head[name] for name in ("sessionId", "cwd", "timestamp")}
+        head = {**names, "parentUuid": head["uuid"], "uuid": str(uuid4()), "isSidechain": False,
+                "type": "user", "entrypoint": "cli", "message": message}  # fmt: skip
+        with transcript.open("a") as file:
+            file.write(json.dumps(head) + "\n")
+    await client.until(lambda: client.of(session, "tool_call_update"))
+    (asked,) = client.of(session, "user_message_chunk")
+    assert asked["content"]["text"] == "!make red"
+    assert asked["_meta"]["pykoclaw.dev/origin"] == "terminal"
+    [call] = [one for one in seen(client.of(session)) if "toolCallId" in one]
+    assert (call["title"], call["kind"], call["status"]) == ("make red", "execute", "completed")
+    assert shown(call) == "```\nred <\n```"
+    await seen_again(stack, client, session)
 
 
 @pytest.mark.long

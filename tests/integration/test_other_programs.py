@@ -699,7 +699,8 @@ async def test_title_is_first_prompt_taken_in(tmp_path: Path) -> None:
     async with rig(tmp_path, transcripts) as r, front(r) as one:
         await upsert_row(r.database, Conversation(name, CLAUDE))
         asked = UserMessage("u", {"type": "text", "text": "Mend the parser"})
-        transcripts.find(RowStanding.MOVED_ON, asked, "Done.")
+        shell = UserMessage("s", {"type": "text", "text": "!ls"})
+        transcripts.find(RowStanding.MOVED_ON, shell, asked, "Done.")
         await one.result(1, "session/load", sessionId=old, cwd="/", mcpServers=[])
         record = (await r.sessions.get(old)).record
         assert record.title == "Mend the parser"

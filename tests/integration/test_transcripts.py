@@ -5,6 +5,7 @@ did is not imported.
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.model.branches import Branch, Memory, RewindPoint, Rewound
-from pykoclaw_acp.model.events import ToolEnded, ToolStarted, Usage, UserMessage
+from pykoclaw_acp.model.events import TextPart, ToolEnded, ToolStarted, Usage, UserMessage
 from pykoclaw_acp.model.imports import RowStanding
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from tests import folds
 from tests.integration.claude_world import World, told, world
 from tests.integration.journals import prompt
+from tests.unit.transcripts import Transcript
 from tests.waiting import eventually
 
 
@@ -151,6 +153,39 @@ async def test_worker_is_behind_after_terminals_command(w: World, command: str) 
     found = await w.look(session, claude)
     assert (found.standing, found.digest) == (RowStanding.SAME, None), "a command is no turn"
     assert "[terminal" not in await w.said(session)
+
+
+async def test_terminals_shell_command_is_between_ours(w: World) -> None:
+    """Only a terminal that somebody types in writes such entries; Claude goes on from them."""
+    session = await w.session()
+    async with w.claude(session_id=session) as client:
+        claude = await w.ours(session, text("first"), client)
+    await written(w, claude, "first")
+    assert (await w.look(session, claude)).standing is RowStanding.SAME
+    path = w.transcript(claude)
+    lines = [json.loads(one) for one in path.read_text().splitlines()]
+    head = [one for one in lines if "uuid" in one][-1]
+    names = {one: head[one] for one in ("sessionId", "cwd", "timestamp")}
+    t = Transcript(path, head["uuid"])
+    for said in (
+        "<bash-input>echo from bang</bash-input>",
+        "<bash-stdout>from &lt;bang&gt;</bash-stdout><bash-stderr></bash-stderr>",
+    ):
+        t.prompt(said, str(uuid.uuid4()), **names, entrypoint="cli", isSidechain=False)
+    found = await w.look(session, claude)
+    assert (found.standing, found.digest) == (RowStanding.MOVED_ON, None)
+    asked, started, ended = (one.event for one in found.logged)
+    assert told([asked]) == "[terminal: !echo from bang]"
+    assert isinstance(started, ToolStarted)
+    assert isinstance(ended, ToolEnded)
+    assert started.title == "echo from bang"
+    assert ended.content == (TextPart("```\nfrom <bang>\n```"),)
+    async with w.claude(resume=claude) as client:
+        await w.ours(session, "[[script report]]", client)
+    assert "echo from bang" in str(w.model.requests()[-1]["messages"])
+    await written(w, claude, "This request held")
+    found = await w.look(session, claude)
+    assert (found.standing, found.logged, found.digest) == (RowStanding.SAME, [], None)
 
 
 @pytest.mark.long

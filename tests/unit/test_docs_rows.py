@@ -29,6 +29,7 @@ PLANS: Final = f"{DECIDING} test_plan_is_shown_asked_and_its_mode_follows"
 TITLES: Final = "e2e/test_seen_titles.py test_session_is_named_reshown_and_carried_elsewhere"
 UNDELIVERED: Final = f"{BACKGROUND} test_message_that_reaches_no_subagent_has_failed"
 LIMIT_OVER: Final = f"{BACKGROUND} test_command_beyond_time_limit_continues_in_background"
+SHELL: Final = "e2e/test_seen_tools.py test_terminals_shell_command_and_output_are_shown"
 OUTPUT: Final = f"{BACKGROUND} test_running_commands_output_comes_live_and_once"
 WATCHES: Final = f"{BACKGROUND} test_monitors_lines_start_claudes_own_turns"
 SETTINGS: Final = f"{MEANWHILE} test_settings_claude_leaves_out_are_named_until_corrected"
@@ -92,6 +93,7 @@ SHOWN_BY: Final[dict[str, str]] = {
     "a wait for its service ([below](#waits-and-compactions))": ANEW,
     "compaction, also by `/compact`": BUILT_IN,
     "`/clear`": BUILT_IN,
+    "`!` and a command in a terminal": SHELL,
     "output of its own commands, such as `/cost`": BUILT_IN,
     "`/mcp`": SERVERS,
     "`/login`, `/logout`": BUILT_IN,

@@ -91,6 +91,7 @@ def test_a_prompt_of_megabytes_is_cut(t: Transcript) -> None:
     [
         None,
         "<command-name>/model</command-name><command-args>opus</command-args>",
+        "<bash-input>ls</bash-input>",
         "List ALL MCP tools currently available to you. Say nothing else.",
     ],
 )
@@ -107,6 +108,15 @@ def test_slash_command_claude_answered_is_session(t: Transcript) -> None:
     t.say("Reviewed")
     one = found(t)
     assert (one.prompted, one.words) == (True, [])
+
+
+def test_shell_command_before_first_prompt_is_no_title(t: Transcript) -> None:
+    t.prompt("<bash-input>ls</bash-input>")
+    t.prompt("<bash-stdout>a.txt</bash-stdout><bash-stderr></bash-stderr>")
+    t.say("One file.")
+    assert (found(t).prompted, found(t).words) == (True, [])
+    t.prompt("Read it")
+    assert found(t).words == ["Read it"]
 
 
 def test_a_subagents_transcript_is_no_session(t: Transcript) -> None:

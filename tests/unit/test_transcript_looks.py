@@ -19,7 +19,7 @@ from pykoclaw_acp.model.events import (
     ToolStarted,
     size,
 )
-from pykoclaw_acp.transcripts.reader import MOST_PLANS
+from pykoclaw_acp.transcripts.newest_plans import MOST_PLANS
 from pykoclaw_acp.transcripts.state import (
     MOST_COMMANDS,
     MOST_INPUT,

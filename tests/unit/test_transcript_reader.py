@@ -258,7 +258,7 @@ def test_unanswered_command_does_not_hold_back_later_turns(t: Transcript) -> Non
 @pytest.mark.parametrize(
     "text",
     [
-        "<bash-input>ls</bash-input>",
+        "<bash-stdout>a.txt</bash-stdout><bash-stderr></bash-stderr>",
         "<local-command-stdout>Set model</local-command-stdout>",
     ],
 )
