@@ -251,7 +251,7 @@ def rewind(
     session_id: str, point: RewindPoint, done: Rewound, note: Note | None, request_key: str | None
 ) -> Iterator[Statement]:
     """Claude does not remember what came from there on; the log keeps it. It is told of the note, or
-    again of what it was told with the first of these prompts.
+    again of what it was told with the first of these prompts, but of nothing that was rewound.
     """
     if request_key is not None:
         yield Statement(
@@ -261,10 +261,11 @@ def rewind(
     at = time.time_ns() // 1_000_000
     yield Statement(_REWIND, (at, session_id, point.turn_id))
     yield Statement(_REWIND_IMPORTED, (at, session_id, session_id, point.turn_id))
-    yield imports.all_told(session_id)
     if note is None:
         yield notes.give_again(point.turn_id)
-    else:
+    yield notes.withdraw_rewound(session_id)
+    yield imports.all_told(session_id)
+    if note is not None:
         yield notes.add(session_id, note.note_id, note.text)
     yield save(session_id, point.branch)
 

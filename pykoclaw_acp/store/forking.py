@@ -103,8 +103,9 @@ _KNOWN: Final = (
     ),
     (
         "INSERT INTO acp_transcript_turns (acp_session_id, prompt_uuid, claude_session_id, position, parent, own,"
-        " last_uuid, told, rewound_at, lost_at)"
-        " SELECT ?, prompt_uuid, claude_session_id, position, parent, own, last_uuid, 1, rewound_at, lost_at"
+        " last_uuid, told, rewound_at, lost_at, told_by)"
+        " SELECT ?, prompt_uuid, claude_session_id, position, parent, own, last_uuid, 1, rewound_at, lost_at,"
+        " ? || '/' || told_by"
         " FROM acp_transcript_turns WHERE acp_session_id = ? AND prompt_uuid > ? AND prompt_uuid <= ?"
     ),
 )
@@ -191,7 +192,7 @@ def _tables(fork: Fork) -> Iterator[_CopiedTable]:
     )  # fmt: skip
     yield _CopiedTable(
         _KNOWN[0], lambda after, limit: (source, after, limit),
-        _KNOWN[1], lambda after, end: (own, source, after, end), "",
+        _KNOWN[1], lambda after, end: (own, own, source, after, end), "",
     )  # fmt: skip
     yield _CopiedTable(
         _RUN[0], lambda after, limit: (source, after, limit),

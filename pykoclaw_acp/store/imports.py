@@ -146,9 +146,12 @@ def follow(session_id: str, claude_session_id: str) -> Statement:
 
 
 def all_told(session_id: str, but: str = "") -> Statement:
-    """Claude has to be told of no turn so far, but of those seen first in the Claude session `but`."""
+    """Claude has to be told of no turn so far, but by pending notes, and of those seen first in the
+    Claude session `but`.
+    """
     return Statement(
-        "UPDATE acp_transcript_turns SET told = 1, told_by = NULL WHERE acp_session_id = ?"
+        "UPDATE acp_transcript_turns SET told = 1, told_by = (SELECT n.note_id FROM acp_notes n"
+        " WHERE n.note_id = told_by AND n.turn_id IS NULL) WHERE acp_session_id = ?"
         " AND claude_session_id <> ? AND (told = 0 OR told_by IS NOT NULL)",
         (session_id, but),
     )

@@ -15,6 +15,14 @@ _OF_PENDING: Final = (
     f" OR (t.started_at IS NULL AND t.state NOT IN {UNFINISHED}))"
 )
 _PENDING: Final = f"SELECT n.note_id, n.text {_OF_PENDING} ORDER BY n.position LIMIT 100"
+# A fork's turn has the id of its source's after its own.
+_WITHDRAW: Final = (
+    "DELETE FROM acp_notes WHERE acp_session_id = ? AND turn_id IS NULL AND (note_id LIKE 'rewound-%'"
+    " OR note_id LIKE 'refused-%' OR note_id LIKE 'fork-%' OR EXISTS (SELECT 1 FROM acp_transcript_turns x"
+    " LEFT JOIN acp_turns t ON t.turn_id IN (x.prompt_uuid, x.acp_session_id || '/' || x.prompt_uuid)"
+    " WHERE x.acp_session_id = acp_notes.acp_session_id AND x.told_by = acp_notes.note_id"
+    " AND (x.rewound_at IS NOT NULL OR t.rewound_at IS NOT NULL)))"
+)
 _DOUBTFUL: Final = (
     "SELECT turn_id FROM acp_turns t WHERE turn_id IN"  # noqa: S608  constant
     " (SELECT turn_id FROM acp_notes WHERE acp_session_id = ? AND turn_id IS NOT NULL)"
@@ -41,6 +49,13 @@ def add(session_id: str, note_id: str, text: str) -> Statement:
         " ON CONFLICT (note_id) DO NOTHING",
         (note_id, session_id, session_id, text),
     )
+
+
+def withdraw_rewound(session_id: str) -> Statement:
+    """Claude is not told any more, by pending notes, of turns that were rewound, nor what a rewind or a
+    fork has summed up: what it lacks now is summed up again.
+    """
+    return Statement(_WITHDRAW, (session_id,))
 
 
 async def carried(database: Database, turn_id: str) -> list[Note]:

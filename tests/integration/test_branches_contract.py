@@ -321,6 +321,19 @@ async def test_rewound_turns_are_forgotten_but_logged(s: Subject) -> None:
     )
 
 
+async def test_summary_of_earlier_rewind_is_withdrawn(s: Subject) -> None:
+    """It may tell of turns that are rewound now."""
+    await three(s)
+    for message in "cb":
+        await rewound_to(s, message, note=Note(f"rewound-{message}", f"Before {message}."))
+        assert await s.journal.pending_notes("one") == [
+            Note(f"rewound-{message}", f"Before {message}.")
+        ]
+    await s.journal.add_note("one", NOTE)
+    await rewound_to(s, "a")
+    assert await s.journal.pending_notes("one") == [NOTE]
+
+
 async def test_branch_ends_with_next_turn_of_claude(s: Subject) -> None:
     await three(s)
     await rewound_to(s, "b")

@@ -11,6 +11,7 @@ from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.branches import Branch, Memory
 from pykoclaw_acp.model.events import Event, Text, ToolEnded, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import overview
@@ -141,3 +142,41 @@ async def test_delivery_after_a_rewind_can_be_forked(tmp_path: Path) -> None:
         assert found.memory.branch == Branch(session.id, f"end-{first.turn_id}")
         with pytest.raises(InvalidRequest, match="was rewound"):
             await store.point(session.record, session.last_seq, f"{answer}-0")
+
+
+async def ran(r: Rig, session: Session) -> str:
+    """Id of a turn of ours."""
+    turn = await r.prompt(session, "say 1")
+    await session.idle()
+    return turn.turn_id
+
+
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+@pytest.mark.parametrize("where", ["session", "fork"])
+async def test_rewind_withdraws_what_tells_of_its_turns(
+    tmp_path: Path, whose: str, where: str
+) -> None:
+    """Not what tells of others."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        first = await ran(r, session)
+        await own(r, session, first)
+        second = await ran(r, session)
+        await own(r, session, second)
+        uuid, answer = await terminal(r, session)
+        told = [(second, None)] if whose == "ours" else [(uuid, answer)]
+        await r.journal.mark_told(session.id, told, "telling")
+        await r.journal.mark_told(session.id, [(first, None)], "other")
+        for note in ("telling", "other"):
+            await r.journal.add_note(session.id, Note(note, note))
+        if where == "fork":
+            session, _ = await r.sessions.forks.fork(session, "/", (), ())
+        assert len(await r.journal.pending_notes(session.id)) == 2
+        await Rewinding(SqlBranchStore(r.database), r.pool).rewind(
+            session, None, files=False, dry=False
+        )
+        assert [one.text for one in await r.journal.pending_notes(session.id)] == ["other"]
+        await Rewinding(SqlBranchStore(r.database), r.pool).rewind(
+            session, None, files=False, dry=False
+        )
+        assert await r.journal.pending_notes(session.id) == []

@@ -166,16 +166,24 @@ class MemoryBranchStore(MemoryStore):
             for key, turn in tables.transcript_turns.items():
                 if key[0] == session_id:
                     tables.transcript_turns[key] = replace(turn, told=True)
+            if note is None:
+                tables.give_notes_again(point.turn_id)
+            self._withdraw_summaries(session_id)
             if note is not None:
                 tables.notes.setdefault(note.note_id, (session_id, note.text))
-            else:
-                tables.give_notes_again(point.turn_id)
             tables.session(session_id).record.branch = point.branch
             tables.limit_waits.pop(session_id, None)
             self._interrupt(session_id)
             return tables.log(session_id, None, said)
 
         return await self.database.write(rewind)
+
+    def _withdraw_summaries(self, session_id: str) -> None:
+        tables = self.database
+        for note_id, (owner, _) in list(tables.notes.items()):
+            summary = note_id.startswith(("rewound-", "refused-", "fork-"))
+            if summary and owner == session_id and note_id not in tables.carriers:
+                del tables.notes[note_id]
 
     def _interrupt(self, session_id: str) -> None:
         """What parked requests were about is taken back."""
