@@ -14,11 +14,11 @@ import structlog
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import WorkerFailed
-from pykoclaw_acp.model import contexts, digest
+from pykoclaw_acp.model import contexts
 from pykoclaw_acp.model.branches import Branch, Memory, RewindPoint
 from pykoclaw_acp.model.contexts import Loss, TurnEnd
-from pykoclaw_acp.model.digest import MOST_TURNS, TurnSummary
-from pykoclaw_acp.model.events import Event, Plan, Text, ToolStarted, UserMessage
+from pykoclaw_acp.model.digest import MOST_TURNS
+from pykoclaw_acp.model.events import Event, Plan
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.sessions.context_summary import ContextSummary
@@ -194,7 +194,7 @@ class SessionContext:
         while after < upto and (page := await self._journal.read(self._state.id, after, PAGE)):
             for one in page:
                 if one.seq <= upto and one.event is not None:
-                    told.follow(one.event)
+                    told.follow(one.event, one.turn_id)
             after = page[-1].seq
         return contexts.no_record(name, text) if (text := told.text()) else None
 
@@ -223,19 +223,18 @@ class SessionContext:
             after = max(0, loss.lost[:MOST_TURNS][-1].first_seq - 1)
             left_out = max(0, len(loss.lost) - MOST_TURNS)
             end = end if loss.upto is None else loss.upto - 1
-        summaries: dict[str, TurnSummary] = {}
+        told = ContextSummary(loss.kept | forgotten)
         for _ in range(MOST_PAGES):
             page = await self._journal.read(self._state.id, after, PAGE) if after < end else []
             if not page:
                 break
             for one in page:
-                if one.seq <= end:
-                    _add(summaries, one.event)
+                if one.seq <= end and one.event is not None:
+                    told.follow(one.event, one.turn_id)
             after = page[-1].seq
         if loss.lost is None:
-            left_out = max(0, left_out - len(forgotten - summaries.keys()))
-        passed = loss.kept | forgotten
-        return digest.text([one for turn, one in summaries.items() if turn not in passed], left_out)
+            left_out = max(0, left_out - len(forgotten - told.passed))
+        return told.text(left_out)
 
 
 def _loss(session_id: str, ends: list[TurnEnd], held: set[str]) -> Loss | None:
@@ -250,15 +249,3 @@ def _loss(session_id: str, ends: list[TurnEnd], held: set[str]) -> Loss | None:
     newer = kept[: ends.index(lost[0])]
     ids = frozenset(end.entries[0] for end in kept)
     return Loss(tuple(lost), name, ids, newer[-1].first_seq if newer else None)
-
-
-def _add(summaries: dict[str, TurnSummary], event: object) -> None:
-    if isinstance(event, UserMessage):
-        known = summaries.setdefault(event.message_id, TurnSummary())
-        known.ask(str(event.content.get("text") or f"({event.content.get('type')})"))
-    elif summaries:
-        newest = next(reversed(summaries.values()))
-        if isinstance(event, Text) and not event.note:
-            newest.say(event.text, event.message_id)
-        elif isinstance(event, ToolStarted):
-            newest.use(event.name)

@@ -6,43 +6,67 @@ from collections import deque
 from collections.abc import Collection
 
 from pykoclaw_acp.model import digest
+from pykoclaw_acp.model.contexts import entry_uuid
 from pykoclaw_acp.model.digest import MOST_TURNS, TurnSummary
 from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
 
 
 class ContextSummary:
     """Follows a log of any length, and sums up its newest turns; without those that begin with the
-    messages `forgotten`.
+    messages `forgotten`, of which it has met those in `passed`.
+
+    A turn of ours and one of another program may be between each other.
     """
 
     def __init__(self, forgotten: Collection[str] = ()) -> None:
+        self.passed: set[str] = set()
         self._forgotten = forgotten
         self._count = 0
         self._turns: deque[TurnSummary] = deque(maxlen=MOST_TURNS)
-        self._asking = self._passing = False
+        # The newest turn of ours, by its id, and of others; without a summary if it is passed over.
+        self._newest: dict[str | None, TurnSummary | None] = {}
+        self._asking: tuple[str | None] | None = None  # whose prompt may go on
 
-    def follow(self, event: Event) -> None:
-        """The next event."""
+    def follow(self, event: Event, turn_id: str | None = None) -> None:
+        """The next event; `turn_id`: of the turn of ours that it belongs to."""
         if isinstance(event, UserMessage):
-            self._passing = event.message_id in self._forgotten
-        if self._passing:
-            self._asking = False
+            self._ask(event, turn_id)
             return
-        if isinstance(event, UserMessage):
-            if not self._asking:
-                self._turns.append(TurnSummary())
-                self._count += 1
-            self._asking = True
-            self._turns[-1].ask(str(event.content.get("text") or f"({event.content.get('type')})"))
-            return
-        self._asking = False
-        if not self._turns:
+        self._asking = None
+        if (turn := self._turn_of(turn_id)) is None:
             return
         if isinstance(event, Text) and not event.note:
-            self._turns[-1].say(event.text, event.message_id)
+            turn.say(event.text, event.message_id)
         elif isinstance(event, ToolStarted):
-            self._turns[-1].use(event.name)
+            turn.use(event.name)
 
-    def text(self) -> str:
-        """The newest turns; empty if there are none."""
-        return digest.text(list(self._turns), self._count - len(self._turns))
+    def _ask(self, event: UserMessage, turn_id: str | None) -> None:
+        if event.message_id in self._forgotten:
+            self.passed.add(event.message_id)
+            self._begin(turn_id, None)
+            self._asking = None
+            return
+        turn = self._newest.get(turn_id)
+        if turn is None or self._asking != (turn_id,):
+            turn = TurnSummary()
+            self._begin(turn_id, turn)
+            self._turns.append(turn)
+            self._count += 1
+        self._asking = (turn_id,)
+        turn.ask(str(event.content.get("text") or f"({event.content.get('type')})"))
+
+    def _begin(self, turn_id: str | None, turn: TurnSummary | None) -> None:
+        if turn_id is not None:
+            self._newest = {None: self._newest.get(None)}
+        self._newest[turn_id] = turn
+
+    def _turn_of(self, turn_id: str | None) -> TurnSummary | None:
+        """What Claude began by itself belongs to the turn before it."""
+        if turn_id is None or turn_id in self._newest:
+            return self._newest.get(turn_id)
+        passed = entry_uuid(turn_id) in self._forgotten
+        return self._turns[-1] if self._turns and not passed else None
+
+    def text(self, left_out: int = 0) -> str:
+        """The newest turns; empty if there are none. `left_out`: turns before those that it followed."""
+        return digest.text(list(self._turns), left_out + self._count - len(self._turns))
