@@ -202,7 +202,7 @@ async def rewind_point(
     turn_id, position, first, last = found[0]
     if message_id is not None and last != place.upto:
         raise InvalidRequest(NO_PROMPT)
-    memory = await remembered.at(database, record, first - 1, at_end=False)
+    memory = await remembered.at(database, record, first - 1, at_end=False, rewinding=turn_id)
     ((count,),) = await database.read(_COUNT, (session, position))
     commands, after = await _commands(database, session, position)
     moved = bool(await database.read(_MOVED, (session, first - 1)))

@@ -24,11 +24,11 @@ COMPACTED: Final = (
     "The conversation was compacted after this place: what Claude remembered there is gone. Nothing was"
     " changed. Choose a message after the compaction."
 )
-_NEWEST_TURN: Final = (
-    "SELECT claude_session_id, last_uuid, last_seq FROM acp_turns WHERE acp_session_id = ?"  # noqa: S608
-    f" AND rewound_at IS NULL AND lost_at IS NULL AND state NOT IN {UNFINISHED} AND taken_by IS NULL"
-    f" AND (last_uuid IS NOT NULL OR state = {DONE}) AND COALESCE(first_seq, 0) <= ?"
-    " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT 1"
+_TURNS: Final = (
+    "SELECT turn_id, claude_session_id, last_uuid, COALESCE(first_seq, 0), last_seq FROM acp_turns"  # noqa: S608
+    f" WHERE acp_session_id = ? AND rewound_at IS NULL AND lost_at IS NULL AND state NOT IN {UNFINISHED}"
+    f" AND taken_by IS NULL AND (last_uuid IS NOT NULL OR state = {DONE}) AND COALESCE(first_seq, 0) <= ?"
+    " ORDER BY COALESCE(position, 0) DESC, created_at DESC"
 )
 # A prompt's first event has its uuid.
 IMPORTED: Final = (
@@ -61,40 +61,87 @@ _LOST: Final = (
     "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND first_seq >= ? AND first_seq <= ?"
     " AND lost_at IS NOT NULL AND rewound_at IS NULL LIMIT 1"
 )
+# By notes that were told with a turn, or are pending and tell of nothing after a place.
+_TOLD: Final = (
+    "SELECT x.prompt_uuid, n.turn_id IS NOT NULL FROM acp_transcript_turns x"  # noqa: S608
+    " JOIN acp_notes n ON n.note_id = x.told_by WHERE x.acp_session_id = ? AND (n.turn_id = ?"
+    " OR n.turn_id IS NULL AND NOT EXISTS (SELECT 1 FROM acp_transcript_turns y"
+    " LEFT JOIN acp_turns t ON t.turn_id IN (y.prompt_uuid, y.acp_session_id || '/' || y.prompt_uuid)"
+    f" LEFT JOIN acp_log l ON l.log_key = {LOG_KEY} AND l.source_uuid = y.prompt_uuid || ':0'"
+    " WHERE y.acp_session_id = x.acp_session_id AND y.told_by = x.told_by"
+    " AND (t.first_seq > ? OR l.seq > ?)))"
+)
 
 
 class _Others(NamedTuple):
     """Turns of other programs between two places: the newest entry that Claude remembers, with its
-    seq, and whether there are newer ones, of which Claude remembers nothing.
+    seq, and newer ones, of which Claude remembers nothing, with the seq before each.
     """
 
-    entry: tuple[str, int] | None = None
-    lacks: bool = False
+    entry: tuple[str, int] | None
+    lacks: dict[str, int]
 
 
-async def at(database: Database, record: SessionRecord, upto: int, *, at_end: bool) -> Memory:
+class _Seen(NamedTuple):
+    """What was seen in transcripts: which turn follows which, and from which one each Claude session
+    goes on.
+    """
+
+    parents: dict[str, str | None]
+    heads: dict[str, str]
+
+    def has_left(self, claude: str | None, uuid: str) -> bool:
+        """Whether the Claude session goes on from before this turn, without it."""
+        kept = chain(self.parents, self.heads.get(claude or ""))
+        return uuid not in kept and not kept.isdisjoint(chain(self.parents, uuid))
+
+
+class _OwnTurn(NamedTuple):
+    turn_id: str
+    claude_session_id: str | None
+    last_uuid: str | None
+    first_seq: int
+    last_seq: int | None
+
+
+async def at(
+    database: Database,
+    record: SessionRecord,
+    upto: int,
+    *,
+    at_end: bool,
+    rewinding: str | None = None,
+) -> Memory:
     """What Claude remembers at this place. `at_end`: it is the end of the log, so that what Claude is
-    still to be told counts.
+    still to be told counts. `rewinding`: the turn that begins there and is to be forgotten; what
+    was told with it is told again. If Claude has left its branch, turns of other programs that began
+    before it and ended after it are kept whole.
 
     Raises InvalidRequest if that is not known, or the conversation was compacted since.
     """
     if at_end and record.branch is not None:
         return Memory(record.branch)
     claude, session = record.claude_session_id, record.session_id
-    turns = await database.read(_NEWEST_TURN, (session, upto))
-    source, entry, ended = turns[0] if turns else (None, None, 0)
+    seen = await _seen(database, session)
+    newest, left = await _newest(database, session, seen, upto)
+    source = newest and newest.claude_session_id
+    entry, ended = newest and newest.last_uuid, newest and newest.last_seq
     after = (ended or 0) + 1
-    others = await _others(database, record, after, upto)
+    aside = rewinding is not None and seen.has_left(claude, entry_uuid(rewinding))
+    end = record.last_seq if aside else upto
+    others = await _others(database, record, seen, after, upto, end=end)
     if others.entry is not None:
-        source = claude or (record.branch and record.branch.source)
+        source = claude or (None if record.branch is None else record.branch.source)
         entry, after = others.entry
     if entry is not None and source is not None:
         if await database.read(_COMPACTED, (session, session, after, source, source)):
             raise InvalidRequest(COMPACTED)
-        lacks = others.lacks and not at_end
-        lacks = lacks or bool(await database.read(_LOST, (session, after, upto)))
-        return Memory(Branch(source, entry), after - 1 if lacks else None)
-    if claude is None or not turns:
+        lacks = [after - 1] if await database.read(_LOST, (session, after, upto)) else []
+        if not at_end:
+            untold = {entry_uuid(one.turn_id): one.first_seq - 1 for one in left} | others.lacks
+            lacks += await _untold(database, session, untold, upto, rewinding, all_of=bool(lacks))
+        return Memory(Branch(source, entry), max(0, min(lacks)) if lacks else None)
+    if claude is None or newest is None:
         begin = None if claude is None or not at_end else Branch(claude)
         return Memory(begin, None if at_end else 0)
     if not at_end:
@@ -102,44 +149,92 @@ async def at(database: Database, record: SessionRecord, upto: int, *, at_end: bo
     return Memory(Branch(claude))
 
 
-async def _others(database: Database, record: SessionRecord, after: int, upto: int) -> _Others:
-    """Find what Claude remembers of other programs' turns that began between these places."""
+async def _newest(
+    database: Database, session_id: str, seen: _Seen, upto: int
+) -> tuple[_OwnTurn | None, list[_OwnTurn]]:
+    """The newest turn of ours up to a place that its Claude session remembers, and those after it that
+    are on a branch which that has left. One that was not seen is where the one before it is.
+    """
+    found, left = None, list[_OwnTurn]()
+    for turn in map(_OwnTurn._make, await database.read(_TURNS, (session_id, upto))):
+        uuid = entry_uuid(turn.turn_id)
+        if seen.has_left(turn.claude_session_id, uuid):
+            found = None
+            left.append(turn)
+            continue
+        found = found or turn
+        if uuid in seen.parents:
+            break
+    return found, left
+
+
+async def _others(
+    database: Database, record: SessionRecord, seen: _Seen, after: int, upto: int, *, end: int
+) -> _Others:
+    """Find what Claude remembers, up to the place `end`, of other programs' turns that began between
+    these places.
+    """
     session = record.session_id
-    rows = await database.read(_IMPORTED_TURNS, (session, session, upto))
-    if not rows or rows[0][2] < after:
-        return _Others()
-    held, end, lacks = await _held(database, record), upto + 1, False
+    rows = await database.read(_IMPORTED_TURNS, (session, session, end))
+    held: set[str] | None = None
+    before, lacks = end + 1, dict[str, int]()
     for uuid, last, begin, rewound, lost in rows:
         if begin < after:
             break
-        if uuid in held and not rewound and not lost:
-            found = await database.read(_ENTRY, (session, last, last, upto))
-            found = found or await database.read(_NEWEST_ENTRY, (session, begin, end))
-            if found:
-                source, seq = found[0]
-                return _Others((str(source).partition(":")[0], seq), lacks)
-        lacks = lacks or not rewound
-        end = begin
-    return _Others(lacks=lacks)
+        if begin <= upto:
+            held = await _held(database, record, seen) if held is None else held
+            if uuid in held and not rewound and not lost:
+                found = await database.read(_ENTRY, (session, last, last, end))
+                found = found or await database.read(_NEWEST_ENTRY, (session, begin, before))
+                if found:
+                    source, seq = found[0]
+                    return _Others((str(source).partition(":")[0], seq), lacks)
+            if not rewound:
+                lacks[uuid] = begin - 1
+        before = begin
+    return _Others(None, lacks)
 
 
-async def _held(database: Database, record: SessionRecord) -> set[str]:
-    """The turns that the session's Claude session holds; if its transcript was not read yet, those of
-    all of its transcripts; without any, those of the one that it is to branch off from.
+async def _untold(
+    database: Database,
+    session_id: str,
+    lacks: dict[str, int],
+    upto: int,
+    rewinding: str | None,
+    *,
+    all_of: bool,
+) -> list[int]:
+    """The places of those turns of which Claude is told by no note that it is yet to get, or gets again
+    if the turn `rewinding` is rewound. `all_of`: it gets none again, as a summary takes their place.
     """
-    session = record.session_id
+    if not lacks or rewinding is None:
+        return [*lacks.values()]
+    rows = await database.read(_TOLD, (session_id, rewinding, session_id, upto, upto))
+    told = {uuid: bool(again) for uuid, again in rows}
+    left = {uuid: seq for uuid, seq in lacks.items() if told.get(uuid, True)}
+    return [*left.values()] if all_of or not left.keys() <= told.keys() else []
+
+
+async def _seen(database: Database, session_id: str) -> _Seen:
     turns = await database.read(
-        "SELECT prompt_uuid, parent FROM acp_transcript_turns WHERE acp_session_id = ?", (session,)
+        "SELECT prompt_uuid, parent FROM acp_transcript_turns WHERE acp_session_id = ?",
+        (session_id,),
     )
     heads = await database.read(
         "SELECT claude_session_id, head FROM acp_transcripts"
         " WHERE acp_session_id = ? AND head IS NOT NULL",
-        (session,),
+        (session_id,),
     )
-    parents = dict(turns)
-    own = [head for claude, head in heads if claude == record.claude_session_id]
-    last = own or [head for _, head in heads] or await _branched_at(database, record)
-    return set().union(*(chain(parents, head) for head in last))
+    return _Seen(dict(turns), dict(heads))
+
+
+async def _held(database: Database, record: SessionRecord, seen: _Seen) -> set[str]:
+    """The turns that the session's Claude session holds; if its transcript was not read yet, those of
+    all of its transcripts; without any, those of the one that it is to branch off from.
+    """
+    own = seen.heads.get(record.claude_session_id or "")
+    last = [own] if own else [*seen.heads.values()] or await _branched_at(database, record)
+    return set().union(*(chain(seen.parents, head) for head in last))
 
 
 async def _branched_at(database: Database, record: SessionRecord) -> list[str]:

@@ -4,11 +4,15 @@ in between; with the real CLI.
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 
-from tests.e2e.harness import Client, Stack, text
-from tests.e2e.other_programs import terminal
+from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.other_programs import answers, terminal
 from tests.e2e.rewinds import front
+from tests.waiting import eventually
 
 
 async def say(client: Client, session: str, word: str) -> None:
@@ -19,8 +23,8 @@ async def rewind(client: Client, session: str, message: str | None = None) -> No
     await client.call("_pykoclaw.dev/rewind", session=session, message=message, files=False)
 
 
-async def fork(client: Client, stack: Stack, session: str, message: str) -> str:
-    meta = {"pykoclaw.dev/messageId": message}
+async def fork(client: Client, stack: Stack, session: str, message: str | None) -> str:
+    meta = {} if message is None else {"pykoclaw.dev/messageId": message}
     made = await client.call(
         "session/fork", sessionId=session, cwd=str(stack.work), mcpServers=[], _meta=meta
     )
@@ -35,6 +39,92 @@ def asked(stack: Stack) -> str:
 def turns(stack: Stack) -> list[str]:
     found = stack.rows("SELECT turn_id FROM acp_turns ORDER BY position, created_at")
     return [row["turn_id"] for row in found]
+
+
+def theirs(stack: Stack) -> str:
+    """The newest message of the terminal's turn."""
+    found = stack.rows(
+        "SELECT payload FROM acp_log WHERE payload LIKE '%Noted theirs.%' AND turn IS NULL"
+    )
+    return str(json.loads(found[-1]["payload"])["message_id"])
+
+
+async def at_once(client: Client, stack: Stack, *words: str) -> str:
+    """A session in which these were prompted while a terminal ran a turn, which Claude goes on from."""
+    session = await client.new(stack.work)
+    await say(client, session, "one")
+    (transcript,) = stack.home.rglob(f"{session}.jsonl")
+    gate = stack.root / f"gate-{session}"
+    going = f"bash while [ ! -e {gate} ]; do sleep 0.05; done"
+    asked = "Word: theirs " + script(going, "text Noted theirs.")
+    run = asyncio.create_task(terminal(stack, session, asked, "--allowedTools=Bash"))
+    await eventually(lambda: '"tool_use"' in transcript.read_text())
+    for word in words:
+        await say(client, session, word)
+    stack.worker(session).kill()  # else its CLI may note its own end last, and Claude goes on there
+    await eventually(lambda: stack.claude(session) is None)
+    gate.touch()
+    await run
+    await client.until(lambda: "Noted theirs." in client.text(session))
+    return session
+
+
+@pytest.mark.parametrize(
+    "words", [("ours",), pytest.param(("more", "ours"), marks=pytest.mark.long)]
+)
+async def test_rewound_turn_of_a_branch_is_not_told(stack: Stack, words: tuple[str, ...]) -> None:
+    client = await front(stack)
+    session = await at_once(client, stack, *words)
+    await rewind(client, session)
+    for word in ("two", "three"):
+        await say(client, session, word)
+        told = asked(stack)
+        assert "Word: one" in told
+        assert "Word: ours" not in told
+        assert [told.count(f"Word: {one}") for one in ("theirs", "more")] == [1, len(words) - 1]
+        assert "Noted theirs." in answers(stack), "the whole turn, which began before"
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(2, marks=pytest.mark.long)])
+async def test_rewind_keeps_the_branch_claude_had(stack: Stack, rounds: int) -> None:
+    client = await front(stack)
+    session = await at_once(client, stack, "ours")
+    for _ in range(rounds):
+        await say(client, session, "two")
+        await rewind(client, session)
+    await say(client, session, "three")
+    told = asked(stack)
+    assert [told.count(f"Word: {one}") for one in ("one", "theirs", "ours", "two")] == [1, 1, 1, 0]
+    assert "Asked: Word: ours" in told
+    assert "Noted ours." in told
+    assert answers(stack)[0] == "Noted one."
+    assert "Noted theirs." in answers(stack)
+    assert "PYKOCLAW_LOST_CONTEXT" not in client.text(session)
+    await rewind(client, session)
+    await rewind(client, session)
+    await say(client, session, "four")
+    assert "ours" not in asked(stack)
+    assert "Noted theirs." in answers(stack)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("at", ["ours", "theirs", "end"])
+async def test_fork_keeps_the_branch_claude_had(stack: Stack, at: str) -> None:
+    client = await front(stack)
+    session = await at_once(client, stack, "ours")
+    if at != "end":
+        await say(client, session, "two")
+    message = {"ours": turns(stack)[1], "theirs": theirs(stack), "end": None}[at]
+    made = await fork(client, stack, session, message)
+    await say(client, made, "three")
+    told = asked(stack)
+    assert "PYKOCLAW_LOST_CONTEXT" not in client.text(made)
+    assert answers(stack)[0] == "Noted one."
+    assert "Asked: Word: ours" in told
+    assert "two" not in told
+    assert told.count("Word: theirs") == 1
+    assert "Noted ours.\nNoted theirs." not in told
+    assert ("Noted theirs." in answers(stack)) == (at != "ours")
 
 
 @pytest.mark.long

@@ -41,12 +41,16 @@ async def terminal(
     return uuid, answer
 
 
-async def own(r: Rig, session: Session, turn_id: str) -> None:
-    """A turn of ours was seen in the transcript."""
+async def own(
+    r: Rig, session: Session, turn_id: str, *, after: str | None = None, head: str | None = None
+) -> None:
+    """A turn of ours was seen in the transcript, after this one or the newest; Claude goes on from it,
+    or from `head`.
+    """
     claude = session.record.claude_session_id or ""
     known = await r.journal.transcript_turns(session.id, 1000)
-    parent = known[-1].uuid if known else None
-    row = TranscriptRow(claude, "/t", 1, 1, 1, 1, "{}", turn_id, related=True)
+    parent = after or (known[-1].uuid if known else None)
+    row = TranscriptRow(claude, "/t", 1, 1, 1, 1, "{}", head or turn_id, related=True)
     turn = TranscriptTurn(turn_id, claude, parent, own=True)
     await r.journal.commit_piece(session.id, ImportedPiece(row, [], [turn]))
 
@@ -144,11 +148,62 @@ async def test_delivery_after_a_rewind_can_be_forked(tmp_path: Path) -> None:
             await store.point(session.record, session.last_seq, f"{answer}-0")
 
 
+async def beside_a_terminal(r: Rig, session: Session) -> tuple[str, str]:
+    """A turn of ours beside that of a terminal, from which Claude goes on; returns its id, and the uuid
+    of the terminal's answer.
+    """
+    first = await ran(r, session)
+    await own(r, session, first)
+    uuid, answer = await terminal(r, session)
+    beside = await ran(r, session)
+    await own(r, session, beside, after=first, head=uuid)
+    return beside, answer
+
+
 async def ran(r: Rig, session: Session) -> str:
     """Id of a turn of ours."""
     turn = await r.prompt(session, "say 1")
     await session.idle()
     return turn.turn_id
+
+
+@pytest.mark.parametrize("more", ["nothing", "seen", "unseen"])
+async def test_memory_is_on_the_branch_that_goes_on(tmp_path: Path, more: str) -> None:
+    """A turn that is not seen as one, as Claude begins it by itself, is where the one before it is."""
+    async with rig(tmp_path) as r:
+        session, store = await r.session(), SqlBranchStore(r.database)
+        beside, answer = await beside_a_terminal(r, session)
+        before = (await store.rewind_point(session.record, None)).upto
+        assert (await store.rewind_point(session.record, None)).memory == Memory(
+            Branch(session.id, answer)
+        )
+        if more != "nothing":
+            another = await ran(r, session)
+        if more == "seen":
+            uuid = (await r.journal.transcript_turns(session.id, 1000))[1].uuid
+            await own(r, session, another, after=beside, head=uuid)
+        untold = Memory(Branch(session.id, answer), lacks=before)
+        assert (await store.point(session.record, session.last_seq + 1, beside)).memory == untold
+        await ran(r, session)
+        assert (await store.rewind_point(session.record, None)).memory == untold
+
+
+@pytest.mark.parametrize("pending", [True, False])
+async def test_pending_note_is_not_summed_up(tmp_path: Path, pending: bool) -> None:
+    """It tells of a terminal's turn from which Claude does not go on."""
+    async with rig(tmp_path) as r:
+        session, store = await r.session(), SqlBranchStore(r.database)
+        first = await ran(r, session)
+        await own(r, session, first)
+        end = session.last_seq
+        uuid, answer = await terminal(r, session)
+        await own(r, session, await ran(r, session), after=first)
+        if pending:
+            await r.journal.mark_told(session.id, [(uuid, answer)], "telling")
+            await r.journal.add_note(session.id, Note("telling", "News."))
+        memory = (await store.rewind_point(session.record, None)).memory
+        branch = Branch(session.id, f"end-{first}")
+        assert memory == Memory(branch, lacks=None if pending else end)
 
 
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
