@@ -49,13 +49,15 @@ class TurnEnd:
 class Loss:
     """What Claude does not remember: the turns `lost`, the newest first, or everything (None).
     `name`: of this loss, the same one as long as nothing was prompted. `kept`: turns beside them that
-    it remembers, `upto`: the place in the log where those that follow begin; None: none follow.
+    it remembers, `upto`: the place in the log where those that follow begin; None: none follow. `place`:
+    it was to go on from a place in the transcript, which may still be there without this.
     """
 
     lost: tuple[TurnEnd, ...] | None
     name: str
     kept: frozenset[str] = frozenset()
     upto: int | None = None
+    place: bool = False
 
     @property
     def note_id(self) -> str:
@@ -111,10 +113,12 @@ def _note(name: str, what: str, digest: str) -> Note:
 
 def _what(loss: Loss) -> str:
     if loss.lost is None:
-        return (
-            "Claude does not remember this conversation any more: its transcript is gone or empty,"
-            " or belongs to another conversation."
+        why = (
+            "gone, or no longer leads to the place where Claude was to go on"
+            if loss.place
+            else "gone or empty, or belongs to another conversation"
         )
+        return f"Claude does not remember this conversation any more: its transcript is {why}."
     count = len(loss.lost)
     if loss.upto is not None:
         turns = "a turn" if count == 1 else f"{count} turns"

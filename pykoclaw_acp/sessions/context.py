@@ -155,8 +155,10 @@ class SessionContext:
         """
         if failure.kind != ErrorKind.CONTEXT_LOST:
             raise failure
-        claude = self._state.record.claude_session_id
-        await self._tasks.finish(self._lose(Loss(None, f"{self._state.id} {claude}")))
+        record = self._state.record
+        name = f"{self._state.id} {record.claude_session_id}"
+        place = record.branch is not None and record.branch.at is not None
+        await self._tasks.finish(self._lose(Loss(None, name, place=place)))
 
     async def _lose(self, loss: Loss) -> None:
         lost = [end.turn_id for end in loss.lost or ()]

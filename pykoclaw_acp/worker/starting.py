@@ -79,7 +79,8 @@ class Start:
                 return client, begin["session_id" if fresh else "resume"], fresh
         raise ClaudeNotStarted(
             ErrorKind.CONTEXT_LOST,
-            "Claude no longer has this conversation's transcript, so it cannot go on with its memory. "
+            "Claude no longer has this conversation's transcript, or the place in it where it was to go on, so it "
+            "cannot go on with its memory. "
             "The history can still be read; start a new session to go on.",
         )
 

@@ -259,3 +259,22 @@ async def test_rewind_after_a_loss_keeps_what_is_left(stack: Stack) -> None:
         assert "Asked: Word: one" not in told, "Claude remembers it"
         assert "three" not in told
         assert client.text(session).count("PYKOCLAW_LOST_CONTEXT") == 1
+
+
+@pytest.mark.long
+async def test_lost_place_of_a_rewind_is_said(stack: Stack) -> None:
+    """The transcript was cut off before it, and is still there."""
+    client = await front(stack)
+    session = await client.new(stack.work)
+    await say(client, session, "one")
+    (path,) = stack.home.rglob(f"{session}.jsonl")
+    size = path.stat().st_size
+    await say(client, session, "two")
+    await say(client, session, "three")
+    await rewind(client, session)
+    with path.open("r+") as file:
+        file.truncate(size)
+    await say(client, session, "four")
+    assert "no longer leads to the place where Claude was to go on" in client.text(session)
+    assert "Asked: Word: two" in asked(stack)
+    assert "three" not in asked(stack)
