@@ -72,6 +72,7 @@ class ClaudeSession:
         self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))
         said = spec.told.partition(STATES)[2]
         self._states = ServerStates(said, spec.options, self.permissions, self._report_background)
+        self._states.is_idle = lambda: not (self.busy or self.orders)
         self.orders = InOrder(self.prompt)
         self._quiet = False  # nobody reads the turn's answer
         self.client: ClaudeSDKClient | None = None  # of the CLI that is connected
@@ -328,8 +329,7 @@ class ClaudeSession:
         events, ended = self._ends.make_end(turn_id, result, mine=mine, last_uuid=last)
         for event in events:
             self._put(event, turn_id)
-        ended = replace(ended, told=self.told)
-        self._outbox.put(ended)
+        self._outbox.put(ended := replace(ended, told=self.told))
         self._ends.last = turn_id
         return ended
 

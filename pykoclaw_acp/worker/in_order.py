@@ -1,7 +1,7 @@
 """Prompts in the order in which the daemon gives them: each is sent after those before it, while other
 frames go on being read.
 
-A prompt may wait for MCP servers for many seconds, until its turn is interrupted.
+A prompt may wait for MCP servers for some seconds, until its turn is interrupted.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ class InOrder:
         self._prompt = prompt
         self._order = asyncio.Lock()  # first come, first served
         self._stops: dict[str, asyncio.Event] = {}
+
+    def __bool__(self) -> bool:
+        """Whether a prompt is to be sent."""
+        return bool(self._stops)
 
     async def carry_out(self, frame: Prompt | Steer) -> None:
         """Send the prompt, after those before it."""

@@ -1,7 +1,10 @@
 """What works of a session's MCP servers, as the CLI says at the beginning of each turn.
 
-What does not is told to the user once in a session, tried again at each prompt, and where a sign-in
-is missing the user is asked for it, by a client that can open a page.
+What does not is told to the user once in a session, and tried again. Where a sign-in is missing the
+user is asked for it, by a client that can open a page.
+
+While the CLI (2.1.327) connects to a server again, it reads no input: a prompt would wait, for 30 s
+if the server says nothing. So that is done between turns, and not to a server that hangs.
 """
 
 from __future__ import annotations
@@ -9,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import os
 import re
 import shlex
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -23,6 +28,7 @@ from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.model.permissions import Form
 from pykoclaw_acp.model.session_environment import shown
 from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.system import credentials
 from pykoclaw_acp.tasks import Tasks, told_elsewhere
 from pykoclaw_acp.worker import sdk_private, unreachable
 from pykoclaw_acp.worker.failures import in_one_line
@@ -31,14 +37,19 @@ from pykoclaw_acp.worker.permissions import PermissionCallbacks
 FAILED: Final = "failed"
 NEEDS_SIGN_IN: Final = "needs-auth"
 ASK_WAIT: Final = 5.0  # s; for the CLI to say why a server failed
-RETRY_WAIT: Final = 3.0  # s that a prompt waits for servers that are tried again
+PAUSE: Final = 15.0  # s until a server that has failed is tried again, doubled each time
+LONGEST_PAUSE: Final = 300.0  # s; longer ones are for servers that take long to fail
+SHARE: Final = 50  # a pause is at least so many times as long as the tries before it
+RETRY_WAIT: Final = 3.0  # s that a prompt waits for servers after a sign-in
 SIGN_IN_WAIT: Final = 600.0  # s in which the user may open the page, and sign in there
 LOOK: Final = 1.0  # s between two looks whether that is done
 SHORTEST_SECRET: Final = 4  # characters
 OF_DIRECTORY: Final = ("local", "project")  # scopes of servers
 _REFUSED: Final = re.compile(r"\bHTTP (?:401|403)\b|Dynamic Client Registration")
 _NOT_FOUND: Final = re.compile(r"\bHTTP 404\b")
+_HANGS: Final = "connection timed out after"
 CHECK: Final = "Check that it runs and how it is configured"
+AGAIN: Final = "it is tried again now and then between prompts, and at once"
 SIGN_IN: Final = "Sign in, so that Claude can use this MCP server."
 
 log: Final = structlog.get_logger()
@@ -64,7 +75,12 @@ class ServerStates:
         self._permissions = permissions
         self._changed = changed
         self._lacking: dict[str, str] = {}  # states by name
-        self._hanging: set[str] = set()  # not tried again in this worker
+        self._hanging: set[str] = set()  # not tried again unless the user wants it
+        self._turn = ""  # the newest one
+        self._tokens = _tokens()
+        self._trying: asyncio.Task[None] | None = None
+        self.is_idle: Callable[[], bool] = lambda: True
+        """Whether Claude does nothing, and no prompt is to be sent."""
         self.shown: tuple[str, Mapping[str, str]] = "", {}
         """The states, by name, that the answer to a prompt shows, and its turn."""
         self._opened: set[str] = set()  # whose page to sign in the user has opened
@@ -81,32 +97,75 @@ class ServerStates:
         return bool(self._opened)
 
     async def retry(self, client: ClaudeSDKClient) -> None:
-        """Connect again to what did not work: it may have been repaired, or signed in to."""
-        names = self._lacking.keys() - self._hanging
-        if not names:
+        """Connect again to what wanted a sign-in, if the user has signed in somewhere since."""
+        names = [name for name, state in self._lacking.items() if state == NEEDS_SIGN_IN]
+        if not names or (tokens := await asyncio.to_thread(_tokens)) == self._tokens:
             return
-        tries = {
-            asyncio.create_task(client.reconnect_mcp_server(one), name="reconnect-server"): one
+        self._tokens = tokens
+        tries = [
+            asyncio.create_task(client.reconnect_mcp_server(one), name="reconnect-server")
             for one in names
-        }
+        ]
         try:
-            _, pending = await asyncio.wait(tries, timeout=RETRY_WAIT)
-            self._hanging.update(tries[one] for one in pending)
+            await asyncio.wait(tries, timeout=RETRY_WAIT)
         finally:
             for one in tries:
                 one.add_done_callback(told_elsewhere)  # by the next turn
                 one.cancel()
+
+    @property
+    def _failing(self) -> set[str]:
+        """What is to be tried again."""
+        failed = {name for name, state in self._lacking.items() if state == FAILED}
+        return failed - self._hanging
+
+    async def _keep_trying(self, client: ClaudeSDKClient) -> None:
+        """Connect again, between turns, to what has failed: it may have been repaired."""
+        pause = PAUSE
+        while self._failing:
+            await self._rest(pause)
+            known, began = await _details(client), time.monotonic()
+            for name in sorted(self._failing & known.keys()):
+                if known[name].get("status") != FAILED:
+                    self._lacking.pop(name)  # it was connected meanwhile
+                elif _hangs(known[name]):
+                    self._hanging.add(name)
+                elif self.is_idle():
+                    await self._try(name, client)
+            took = time.monotonic() - began
+            pause = max(min(2 * pause, LONGEST_PAUSE), SHARE * took)
+
+    async def _rest(self, pause: float) -> None:
+        """Return after the pause; after another one, if a turn was in it."""
+        while True:
+            turn = self._turn
+            await asyncio.sleep(pause)
+            if self.is_idle() and self._turn == turn:
+                return
+            pause = PAUSE
+
+    async def _try(self, name: str, client: ClaudeSDKClient) -> None:
+        try:
+            await client.reconnect_mcp_server(name)
+            self._lacking.pop(name, None)
+        except Exception as error:  # noqa: BLE001  the SDK raises bare ones
+            why = self.without_secrets(name, str(error))
+            log.info("An MCP server still fails", action="mcp_failed_again", server=name, why=why)
 
     async def look(self, message: Message, client: ClaudeSDKClient, turn_id: str) -> list[Event]:
         """What to tell the user when a turn begins, of which the CLI says this."""
         states = _states(message)
         if states is None:
             return []
+        self._turn = turn_id
         self._lacking = {
             name: state for name, state in states.items() if state in (FAILED, NEEDS_SIGN_IN)
         }
         keys = {name: _key(name, state) for name, state in self._lacking.items()}
         self._told &= set(keys.values())  # what works again may fail again
+        self._hanging &= self._lacking.keys()
+        if self._failing and (self._trying is None or self._trying.done()):
+            self._trying = self._tasks.start(self._keep_trying(client))
         new = [name for name, key in keys.items() if key not in self._told]
         if not new:
             return []
@@ -140,9 +199,10 @@ class ServerStates:
             why = neutral(self.without_secrets(name, str(detail.get("error") or "")), "command")
             why = f": {why.rstrip('.')}" if why else ""
             stop = "" if why.endswith(("?", "!")) else "."
+            again = f"`/mcp reconnect {neutral(name, 'command')}`"
             return (
-                f"{shown} does not work{why}{stop}** Claude goes on without it. {advice(why) or CHECK};"
-                " it is tried again with each prompt."
+                f"{shown} does not work{why}{stop}** Claude goes on without it. {advice(why) or CHECK}; "
+                + (f"{again} then tries it again." if _hangs(detail) else f"{AGAIN} by {again}.")
             )
         asks = self._permissions.links and not _has_secret(self._given.get(name))
         if asks:
@@ -176,6 +236,7 @@ class ServerStates:
         try:
             while not await _is_connected(client, name):  # noqa: ASYNC110  the CLI does not tell it
                 await asyncio.sleep(LOOK)
+            self._lacking.pop(name, None)
         finally:
             self._opened.discard(name)
             self._changed()
@@ -233,6 +294,20 @@ async def _details(client: ClaudeSDKClient) -> dict[str, dict[str, Any]]:
         log.info("Claude does not say what its servers lack", action="mcp_unknown", why=repr(error))
         return {}
     return {str(one.get("name")): one for one in known.get("mcpServers", [])}
+
+
+def _hangs(detail: Mapping[str, Any]) -> bool:
+    """Whether the CLI has waited for the server as long as it may take to connect."""
+    return _HANGS in str(detail.get("error"))
+
+
+def _tokens() -> int:
+    """When the CLI has last written its tokens (ns since 1970); 0: never, or that is not known."""
+    directory = credentials.configuration(os.environ, os.path.expanduser("~"))
+    try:
+        return os.stat(os.path.join(directory, credentials.LOGIN)).st_mtime_ns
+    except OSError:
+        return 0
 
 
 async def _is_connected(client: ClaudeSDKClient, name: str) -> bool:

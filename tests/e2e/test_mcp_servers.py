@@ -131,6 +131,42 @@ def notes(client: Client, session: str) -> str:
     )
 
 
+async def test_hanging_server_holds_up_first_prompt_only(stack: Stack) -> None:
+    """It is started again when the user wants it: Claude takes no prompt up meanwhile."""
+    started = stack.root / "started"
+    hanging = ["-c", 'echo >> "$0"; exec sleep 1000', str(started)]
+    client = await stack.start(MCP_TIMEOUT="1000")
+    given = {"name": "mute", "command": "/bin/sh", "args": hanging, "env": []}
+    session = await client.new(stack.work, mcpServers=[given])
+    for words in ("One.", "Two.", "Three."):
+        await client.prompt(session, text(words))
+    assert started.read_text() == "\n"
+    assert "connection timed out after" in notes(client, session)
+    assert "`/mcp reconnect mute` then tries it again." in notes(client, session)
+    await client.prompt(session, "/mcp reconnect mute")
+    assert started.read_text() == "\n\n"
+
+
+@pytest.mark.long
+async def test_repaired_program_comes_back_by_itself(shared: Stack) -> None:
+    """While its user does nothing."""
+    started, gate = shared.root / "started", shared.root / "repaired"
+    given = program("back", SECRET)
+    start = ["-c", 'echo >> "$0"; [ -e "$1" ] || exit 1; shift; exec "$@"', str(started), str(gate)]
+    start += [given["command"], *given["args"]]
+    client = await shared.front()
+    session = await client.new(
+        shared.work, mcpServers=[given | {"command": "/bin/sh", "args": start}]
+    )
+    await client.prompt(session, text("One."))
+    assert "and at once by `/mcp reconnect back`." in notes(client, session)
+    before = started.read_text()
+    gate.touch()
+    await eventually(lambda: started.read_text() != before)
+    await client.prompt(session, script("tool mcp__back__whisper {}", "text Two."))
+    assert results(client, session)[-1] == f"backwards: {SECRET[::-1]}"
+
+
 @pytest.mark.long
 async def test_broken_server_is_told_once_and_tried_again(shared: Stack) -> None:
     place = socket.socket()  # bound, so that no other program gets it; it does not listen yet
@@ -160,10 +196,16 @@ async def test_broken_server_is_told_once_and_tried_again(shared: Stack) -> None
         await done(shared, "workers", "stop")
         await client.prompt(session, text("Three."))
         assert notes(client, session) == said, "told again, by this worker or the next"
-        async with serving(place=place):
+        async with serving(place=place) as repaired:
+            await eventually(lambda: repaired.requests)
             call = 'tool mcp__dead__greet {"name": "Ada"}'
-            await client.prompt(session, script(call, "text Four."))
-            assert "Hello, Ada." in results(client, session)[-1]
+
+            async def works() -> list[str]:
+                await client.prompt(session, script(call, "text Four."))
+                return [one for one in results(client, session) if "Hello, Ada." in one]
+
+            works_now: list[str] = await eventually(works)
+            assert works_now
         other = await client.new(shared.work, mcpServers=[dead])
         await client.prompt(other, text("Five."))
         assert "`dead` does not work" in notes(client, other), "not told in another session"

@@ -122,9 +122,10 @@ class Slow:
         monkeypatch.setattr(ending, "end", self._end)
 
     def replace(self, claude: Claude) -> None:
-        """Be the session's CLI, as of which the user was told that the server does not work."""
+        """Be the session's CLI, whose server wanted a sign-in; the user has signed in since."""
         claude.client = cast("ClaudeSDKClient", self)
-        claude._states._lacking["slow"] = server_states.FAILED  # noqa: SLF001
+        claude._states._lacking["slow"] = server_states.NEEDS_SIGN_IN  # noqa: SLF001
+        claude._states._tokens = -1  # noqa: SLF001
 
     async def get_mcp_status(self) -> dict[str, Any]:
         self.asked.append("states")

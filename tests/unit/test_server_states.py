@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -19,7 +20,7 @@ from pykoclaw_acp.model.permissions import Form
 from pykoclaw_acp.worker import raw_frames, server_states
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.server_states import ServerStates
-from tests.waiting import eventually, not_within
+from tests.waiting import eventually, not_within, running
 from tests.workers import OPTIONS, spec
 
 SECRET = "s3cret-value"
@@ -33,7 +34,7 @@ class Cli:
         self.states = states
         self.details = details
         self.retried: list[str] = []
-        self.hangs = False
+        self.hangs = self.works = False
         self._query = self
 
     @property
@@ -48,6 +49,8 @@ class Cli:
         self.retried.append(name)
         if self.hangs:
             await asyncio.Event().wait()
+        if self.works:
+            return
         raise RuntimeError("it still does not work")
 
     async def _send_control_request(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -220,19 +223,19 @@ async def test_sign_in_counts_as_background_work(
     claude.turns.expect("t")
     await claude.run()
 
-    def running() -> list[int]:
+    def counted() -> list[int]:
         return [one.running for one in told if isinstance(one, Background)]
 
     (ask_id,) = await eventually(lambda: claude.permissions.pending)
-    assert (claude.background, running()) == (0, [])
+    assert (claude.background, counted()) == (0, [])
     claude.permissions.resolve(Answer(epoch=1, ask_id=ask_id, decision=decision))
     if decision == "accept":
-        await eventually(lambda: running() == [1])
-        await not_within(lambda: len(running()) > 1)
+        await eventually(lambda: counted() == [1])
+        await not_within(lambda: len(counted()) > 1)
         cli.details["a"]["status"] = "connected"
-        await eventually(lambda: running() == [1, 0])
+        await eventually(lambda: counted() == [1, 0])
     else:
-        await not_within(running)
+        await not_within(counted)
     assert claude.background == 0
 
 
@@ -266,16 +269,79 @@ async def test_connectors_of_the_account_are_not_told() -> None:
     assert user.asked == []
 
 
-async def test_broken_server_is_retried_with_each_prompt(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have short pauses."""
+    monkeypatch.setattr(server_states, "PAUSE", 0.01)
+    monkeypatch.setattr(server_states, "LONGEST_PAUSE", 0.02)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_failed_server_is_retried_between_turns() -> None:
+    """Until it works."""
+    one, cli = states(), Cli({"a": "failed", "b": "connected"}, a={"status": "failed"})
+    idle = False
+    one.is_idle = lambda: idle
+    words = await said(one, cli)
+    assert "tried again now and then between prompts, and at once by `/mcp reconnect a`." in words
+    await not_within(lambda: cli.retried)
+    idle = True
+    await eventually(lambda: len(cli.retried) > 1)
+    await said(one, cli)
+    assert len(running("ServerStates._keep_trying")) == 1
+    cli.works = True
+    await eventually(lambda: not running("ServerStates._keep_trying"))
+    assert set(cli.retried) == {"a"}
+
+
+@pytest.mark.usefixtures("soon")
+async def test_hanging_server_waits_for_the_user() -> None:
+    error = 'MCP server "a" connection timed out after 30000ms'
+    one, cli = states(), Cli({"a": "failed"}, a={"status": "failed", "error": error})
+    assert "how it is configured; `/mcp reconnect a` then tries it again." in await said(one, cli)
+    await eventually(lambda: not running("ServerStates._keep_trying"))
+    assert cli.retried == []
+
+
+@pytest.mark.usefixtures("soon")
+async def test_server_that_user_reconnected_is_left_alone() -> None:
+    one, cli = states(), Cli({"a": "failed"}, a={"status": "connected"})
+    await said(one, cli)
+    await eventually(lambda: not running("ServerStates._keep_trying"))
+    assert cli.retried == []
+
+
+async def test_pauses_grow_and_have_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those after a slow failure are longer."""
+    one, cli = states(), Cli({"a": "failed"}, a={"status": "failed"})
+    pauses: list[float] = []
+    clock = itertools.chain((0.0, 0.1, 0.2, 0.3), itertools.count(step=20))
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            await said(one, cli, "next")
+        cli.works = len(pauses) == 5
+
+    monkeypatch.setattr(server_states, "asyncio", Mock(wraps=asyncio, sleep=sleep))
+    monkeypatch.setattr(server_states, "time", Mock(monotonic=lambda: next(clock)))
+    await said(one, cli)
+    await eventually(lambda: not running("ServerStates._keep_trying"))
+    assert pauses == [15, 30, 15, 60, 1000]
+
+
+async def test_prompt_after_sign_in_has_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But no longer what hangs."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     monkeypatch.setattr(server_states, "RETRY_WAIT", 0.05)
-    one, cli = states(), Cli({"a": "failed", "b": "connected"})
+    one, cli = states(), Cli({"a": "needs-auth", "b": "failed"})
     await said(one, cli)
     await one.retry(cli)  # type: ignore[arg-type]
-    assert cli.retried == ["a"]
+    assert cli.retried == [], "nobody has signed in"
+    (tmp_path / ".credentials.json").write_text("{}")
     cli.hangs = True
-    await one.retry(cli)  # type: ignore[arg-type]
-    await one.retry(cli)  # type: ignore[arg-type]
-    assert cli.retried == ["a", "a"]
+    for _ in range(2):
+        await one.retry(cli)  # type: ignore[arg-type]
+    assert cli.retried == ["a"]
+    one.close()
