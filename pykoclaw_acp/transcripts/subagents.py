@@ -99,7 +99,8 @@ class Subagents:
         whole: list[ToolResult] = []
         for one in results:
             content = one.content
-            if isinstance(content, str) and self._translation.names.get(one.tool_use_id) == "Bash":
+            name = self._translation.names.get(one.tool_use_id, "")
+            if isinstance(content, str) and kept_outputs.is_kept(name, content):
                 content, details = kept_outputs.complete(content, details, self._projects)
             whole.append(replace(one, content=content))
         return [*events, *self._translation.end_tools(whole, details)]

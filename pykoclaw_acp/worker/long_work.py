@@ -108,17 +108,17 @@ class LongWork:
             task.agent = str(message.data.get("subagent_type") or "agent")
 
     async def _complete(self, message: UserMessage) -> None:
-        """Give long outputs of commands their ends."""
+        """Give long outputs of commands and MCP tools their ends."""
         for block in message.content if isinstance(message.content, list) else ():
             if not isinstance(block, ToolResultBlock) or not isinstance(block.content, str):
                 continue
-            task = self._long.known.calls.get(block.tool_use_id)
-            if task is None or task.tool != "Bash" or block.is_error:
-                continue
-            if not block.content.startswith(kept_outputs.BEGIN):
+            call = block.tool_use_id
+            name = self._translation.names.get(call, "")
+            if block.is_error or not kept_outputs.is_kept(name, block.content):
                 continue
             given = block.content, message.tool_use_result, self._projects
-            live = "" if task.output is None else task.output.text
+            task = self._long.known.calls.get(call)
+            live = "" if task is None or task.output is None else task.output.text
             try:
                 async with asyncio.timeout(END_WAIT):
                     completed = await asyncio.to_thread(kept_outputs.complete, *given, live)

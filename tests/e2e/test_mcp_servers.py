@@ -109,6 +109,17 @@ async def test_servers_reach_claude_and_their_secrets_nothing_else(
         await no_secret_seen(stack)
 
 
+async def test_large_result_has_beginning_and_end(stack: Stack) -> None:
+    rows = "\n".join(f"row {n}" for n in range(11_000))
+    client = await stack.start()
+    session = await client.new(stack.work, mcpServers=[program("long", rows[::-1])])
+    await client.prompt(session, script("tool mcp__long__whisper {}", "text Done."))
+    (said,) = results(client, session)
+    assert said.startswith("backwards: row 0\nrow 1\n")
+    assert " KiB left out; the whole is in /" in said
+    assert said.endswith("row 10998\nrow 10999")
+
+
 def commands(client: Client, session: str) -> set[str]:
     return {one["name"] for one in client.commands.get(session, [])}
 

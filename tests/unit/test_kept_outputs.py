@@ -1,4 +1,4 @@
-"""Long outputs of commands, of which the CLI gives the beginning and keeps all in a file."""
+"""Long outputs of commands and MCP tools, which the CLI keeps in files."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ from pykoclaw_acp.translation.results import result
 LINES = "".join(f"{n}\n" for n in range(100_000))
 SIZE = "Output too large (575.1KB). Full output saved to: "
 CAPPED = "Output exceeded the 64MB persist limit; only the first 64MB were saved to: "
+
+
+WORDS = (
+    "Error: result (271,901 characters) exceeds maximum allowed tokens. Output has been saved to "
+)
+REQUIREMENTS = ".\nFormat: Plain text\nREQUIREMENTS FOR SUMMARIZATION/ANALYSIS/REVIEW:\n- You MUST read the file."
 
 
 @pytest.fixture
@@ -65,6 +71,33 @@ def test_end_and_file_are_shown_with_beginning(
     assert kept_outputs.MOST - 50 < len(text) - len(mark) < kept_outputs.MOST + 50
     raw = tool_results.raw_output(ended) or {}
     assert f"```\n{raw['output']}\n```" == text, "not cut another time"
+
+
+def test_large_result_of_server_has_both_ends(kept: Path, tmp_path: Path) -> None:
+    given = f"{WORDS}{kept}{REQUIREMENTS}"
+    assert kept_outputs.is_kept("mcp__s__t", given)
+    text, told = kept_outputs.complete(given, {"content": given}, str(tmp_path / "projects"))
+    assert text.startswith("0\n1\n")
+    assert text.endswith("99999\nTHE-END\n")
+    assert f" KiB left out; the whole is in {kept} …\n" in text
+    assert told == {"content": given}
+    cut = f"{given}\nNote: the output exceeded the persist byte limit; the saved file contains"
+    text, _ = kept_outputs.complete(cut, None, str(tmp_path))
+    assert text.endswith(f"… the rest is left out; its first 575 KiB are in {kept} …\n")
+
+
+def test_result_whose_file_is_gone_names_it(kept: Path, tmp_path: Path) -> None:
+    kept.unlink()
+    text, _ = kept_outputs.complete(f"{WORDS}{kept}{REQUIREMENTS}", None, str(tmp_path))
+    assert text == f"{WORDS}{kept}.".removeprefix("Error: ")
+
+
+def test_texts_that_tools_write_themselves_stay(tmp_path: Path) -> None:
+    for tool, text in (("Read", WORDS), ("Bash", WORDS), ("mcp__s__t", given(tmp_path))):
+        assert not kept_outputs.is_kept(tool, text)
+    elsewhere = f"{WORDS}/etc/passwd{REQUIREMENTS}"
+    for text in ("Error: result (none)", elsewhere):
+        assert kept_outputs.complete(text, None, str(tmp_path)) == (text, None)
 
 
 def test_output_that_fits_is_whole(kept: Path, tmp_path: Path) -> None:
