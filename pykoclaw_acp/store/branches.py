@@ -263,6 +263,7 @@ def rewind(
     yield Statement(_REWIND_IMPORTED, (at, session_id, session_id, point.turn_id))
     if note is None:
         yield notes.give_again(point.turn_id)
+    yield notes.give_delivered_again(session_id, point.upto, at)
     yield notes.withdraw_rewound(session_id)
     yield imports.all_told(session_id)
     if note is not None:

@@ -47,8 +47,8 @@ _SURROUNDINGS: Final = (
 )
 # Those that a turn has carried, so that they can be pending again when that is rewound.
 _CARRIED: Final = (
-    "INSERT INTO acp_notes (note_id, acp_session_id, position, text, turn_id)"
-    " SELECT ? || '/' || note_id, ?, n.position, text, ? || '/' || n.turn_id FROM acp_notes n"
+    "INSERT INTO acp_notes (note_id, acp_session_id, position, text, after_seq, turn_id)"
+    " SELECT ? || '/' || note_id, ?, n.position, text, n.after_seq, ? || '/' || n.turn_id FROM acp_notes n"
     " JOIN acp_turns t ON t.turn_id = ? || '/' || n.turn_id"
     " WHERE n.acp_session_id = ? ON CONFLICT (note_id) DO NOTHING"
 )
@@ -233,6 +233,8 @@ def _show(fork: Fork) -> Iterator[Statement]:
         yield branches.save(own, fork.point.memory.branch)
     if fork.at_end:
         yield notes.copy_pending(source, own)
+    else:
+        yield notes.copy_delivered(source, own, fork.point.upto)
     yield Statement(_CARRIED, (own, own, own, own, source))
     if fork.note is not None:
         yield notes.add(own, fork.note.note_id, fork.note.text)

@@ -7,6 +7,7 @@ from typing import Final
 
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.logs import LAST_SEQ
 from pykoclaw_acp.store.sql import DONE, UNFINISHED, places
 
 _OF_PENDING: Final = (
@@ -31,10 +32,19 @@ _DOUBTFUL: Final = (
     " ORDER BY COALESCE(position, 0) DESC LIMIT 20"
 )
 _COPY: Final = (
-    "INSERT INTO acp_notes (note_id, acp_session_id, position, text)"  # noqa: S608  constant
-    " SELECT ? || '/' || n.note_id, ?, n.position, n.text"
+    "INSERT INTO acp_notes (note_id, acp_session_id, position, text, after_seq)"
+    " SELECT ? || '/' || n.note_id, ?, n.position, n.text, n.after_seq"
     " FROM acp_notes n LEFT JOIN acp_turns t ON t.turn_id = n.turn_id WHERE n.acp_session_id = ?"
-    f" AND (n.turn_id IS NULL OR t.started_at IS NULL OR t.state IN {UNFINISHED})"
+)
+_UNTOLD: Final = f" AND (n.turn_id IS NULL OR t.started_at IS NULL OR t.state IN {UNFINISHED})"
+# Of what was shown to the user up to a place, and told to Claude after it. A fork's ids begin with its own.
+_DELIVERED: Final = " AND n.after_seq < ? AND n.note_id LIKE '%delivery-%'"
+_DELIVERED_LATER: Final = (
+    f"{_DELIVERED} AND (n.turn_id IS NULL OR t.started_at IS NULL OR t.first_seq > ?)"
+)
+_GIVE_DELIVERED_AGAIN: Final = (
+    "UPDATE acp_notes AS n SET turn_id = NULL WHERE n.acp_session_id = ? AND EXISTS"  # noqa: S608  constant
+    f" (SELECT 1 FROM acp_turns t WHERE t.turn_id = n.turn_id AND t.rewound_at = ?){_DELIVERED}"
 )
 
 
@@ -44,10 +54,11 @@ def add(session_id: str, note_id: str, text: str) -> Statement:
     To be part of the transaction that writes what the note tells of.
     """
     return Statement(
-        "INSERT INTO acp_notes (note_id, acp_session_id, position, text) VALUES (?, ?,"
-        " (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_notes WHERE acp_session_id = ?), ?)"
+        "INSERT INTO acp_notes (note_id, acp_session_id, position, text, after_seq) VALUES (?, ?,"  # noqa: S608
+        " (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_notes WHERE acp_session_id = ?), ?,"
+        f" (SELECT {LAST_SEQ} FROM acp_sessions s WHERE s.acp_session_id = ?))"
         " ON CONFLICT (note_id) DO NOTHING",
-        (note_id, session_id, session_id, text),
+        (note_id, session_id, session_id, text, session_id),
     )
 
 
@@ -97,7 +108,21 @@ def copy_pending(source: str, session_id: str) -> Statement:
     """A fork is to be told what its source is still to be told, or just now with the turn that the
     fork leaves out.
     """
-    return Statement(_COPY, (session_id, session_id, source))
+    return Statement(_COPY + _UNTOLD, (session_id, session_id, source))
+
+
+def copy_delivered(source: str, session_id: str, upto: int) -> Statement:
+    """A fork from the place `upto` is to be told what was delivered before it, and told to the source
+    after it.
+    """
+    return Statement(_COPY + _DELIVERED_LATER, (session_id, session_id, source, upto, upto))
+
+
+def give_delivered_again(session_id: str, upto: int, rewound_at: int) -> Statement:
+    """What was delivered before the place `upto`, and told with a prompt that this rewind takes back,
+    is pending again.
+    """
+    return Statement(_GIVE_DELIVERED_AGAIN, (session_id, rewound_at, upto))
 
 
 def give_again(turn_id: str) -> Statement:

@@ -23,6 +23,7 @@ from pykoclaw_acp.model.branches import (
     RewindPoint,
     Rewound,
 )
+from pykoclaw_acp.model.deliveries import note
 from pykoclaw_acp.model.events import (
     BLOCKED,
     MOVED,
@@ -39,6 +40,7 @@ from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, SessionRecord, TurnState
 from tests.integration.journals import BOTH, Subject, events, prompt, request, subject
+from tests.twins.rows import QueuedDelivery
 
 HELLO = {"type": "text", "text": "Hello"}
 NOTE = Note("note", "News.")
@@ -365,6 +367,48 @@ async def test_note_of_rewound_prompt_is_pending_again(s: Subject) -> None:
         await ran(s, session, f"turn-{number}", note)
     await rewound_to(s)
     assert await s.journal.pending_notes(session) == [Note("note-2", "News.")]
+
+
+async def delivered(s: Subject, session: str, number: int) -> Note:
+    """A message that the user was shown, and that Claude is to be told of."""
+    row = QueuedDelivery(
+        f"d{number}", "acp-one", "News.", created_at=f"2026-01-01T00:0{number}:00+00:00"
+    )
+    await s.others.enqueue(row)
+    given = await s.deliveries.delivery(f"d{number}")
+    assert given is not None
+    await s.deliveries.deliver(session, given)
+    return note(given)
+
+
+@pytest.mark.parametrize("summed_up", [False, True])
+async def test_deliveries_above_rewound_place_are_pending(s: Subject, summed_up: bool) -> None:
+    """Also if they were told with a later prompt than the first that is taken back."""
+    session = await s.session()
+    await ran(s, session, "a")
+    above = await delivered(s, session, 1)
+    await ran(s, session, "b")
+    below = await delivered(s, session, 2)
+    await ran(s, session, "c", above, below)
+    summary = Note("rewound-1", "Sums up.") if summed_up else None
+    await rewound_to(s, "b", note=summary)
+    expected = [above, *([summary] if summary else [])]
+    assert await s.journal.pending_notes(session) == expected
+
+
+async def test_fork_is_told_of_deliveries_above_its_place(s: Subject) -> None:
+    session = await s.session()
+    told = await delivered(s, session, 1)
+    await ran(s, session, "a", told)
+    above = await delivered(s, session, 2)
+    await ran(s, session, "b")
+    waits = await delivered(s, session, 3)
+    await ran(s, session, "c", above)
+    await s.branches.fork(fork(await point(s, "b")))
+    assert await s.journal.pending_notes("fork") == [
+        replace(above, note_id=f"fork/{above.note_id}")
+    ]
+    assert await s.journal.pending_notes(session) == [waits]
 
 
 async def test_rewind_takes_back_parked_requests(s: Subject) -> None:

@@ -168,6 +168,9 @@ class MemoryBranchStore(MemoryStore):
                     tables.transcript_turns[key] = replace(turn, told=True)
             if note is None:
                 tables.give_notes_again(point.turn_id)
+            for note_id in self._delivered(session_id, point.upto):
+                if tables.turns[tables.carriers.get(note_id, point.turn_id)].rewound:
+                    tables.carriers.pop(note_id, None)
             self._withdraw_summaries(session_id)
             if note is not None:
                 tables.notes.setdefault(note.note_id, (session_id, note.text))
@@ -177,6 +180,15 @@ class MemoryBranchStore(MemoryStore):
             return tables.log(session_id, None, said)
 
         return await self.database.write(rewind)
+
+    def _delivered(self, session_id: str, upto: int) -> list[str]:
+        """Notes of what was delivered before this place."""
+        after, notes = self.database.delivered_after, self.database.notes
+        return [
+            one
+            for one, seq in after.items()
+            if seq < upto and notes.get(one, ("",))[0] == session_id
+        ]
 
     def _withdraw_summaries(self, session_id: str) -> None:
         tables = self.database
@@ -230,6 +242,14 @@ class MemoryBranchStore(MemoryStore):
             for note in pending if fork.at_end else []:
                 tables.notes[f"{own}/{note.note_id}"] = own, note.text
                 tables.carriers.pop(f"{own}/{note.note_id}", None)
+            for note_id in [] if fork.at_end else self._delivered(fork.source, upto):
+                told = tables.turns.get(tables.carriers.get(note_id, ""))
+                if told is None or not told.started or (self._first(told) or 0) > upto:
+                    tables.notes[f"{own}/{note_id}"] = own, tables.notes[note_id][1]
+            after = tables.delivered_after
+            after |= {
+                f"{own}/{one}": seq for one, seq in after.items() if f"{own}/{one}" in tables.notes
+            }
             if fork.note is not None:
                 tables.notes[fork.note.note_id] = own, fork.note.text
             tables.log(own, None, fork.said)

@@ -128,6 +128,7 @@ class MemoryDatabase:
     )  # since when (ms, own clock)
     notes: dict[str, tuple[str, str]] = field(default_factory=dict)  # session and text
     carriers: dict[str, str] = field(default_factory=dict)  # turn, by note
+    delivered_after: dict[str, int] = field(default_factory=dict)  # seq, by note of a delivery
     limit_waits: dict[str, LimitWait] = field(default_factory=dict)  # by session
     # by directory and configuration, the newest last
     offers: dict[tuple[str, Configuration], Offer] = field(default_factory=dict)

@@ -128,6 +128,7 @@ class MemoryDeliveryStore(MemoryStore):
             self.database.used(session_id)
             note = rules.note(delivery)
             self.database.notes.setdefault(note.note_id, (session_id, note.text))
+            self.database.delivered_after[note.note_id] = row.record.last_seq
             return self.database.log(session_id, None, said)
 
         return await self.database.write(deliver), said
