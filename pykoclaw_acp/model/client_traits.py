@@ -39,7 +39,8 @@ class ClientTraits:
     the config options. `long_lines`: it takes lines of 24 MiB; Mitto and Toad end at one of 10 MiB.
     `keeps_blocks`: it keeps text only when a block of Markdown is complete, so that a process of it
     that ends has lost the open one. `keeps_spares`: it makes sessions long before it prompts them, if
-    ever. `drops_replay`: of what `session/load` sends it keeps nothing.
+    ever. `drops_replay`: of what `session/load` sends it keeps nothing. `ends_with_answer`: its
+    process ends with the answer to its prompt.
     `suspends`: it may drop what it is sent of a session, and say nothing before it resumes that.
     `asks_together`: it shows several permission requests of a session at the same time.
     `titles_only`: of a permission request its user sees the title alone. `progress_pause` (s): between
@@ -62,6 +63,7 @@ class ClientTraits:
     keeps_blocks: bool = False
     keeps_spares: bool = False
     drops_replay: bool = False
+    ends_with_answer: bool = False
     suspends: bool = False
     asks_together: bool = False
     titles_only: bool = False
@@ -107,11 +109,14 @@ MITTO: Final = replace(
     shows_errors=True,
     misreads_digits=True,
 )
+ACPX: Final = replace(
+    DEFAULT, ends_with_answer=True, legacy_models=True, long_lines=True, shows_errors=True
+)
 UNNAMED: Final = "unknown"  # name of a client that gives none
 # Name in lower case, prefix of the version, traits; the first match counts.
 TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
     ("mitto", "", MITTO),
-    ("acpx", "", replace(DEFAULT, legacy_models=True, long_lines=True, shows_errors=True)),
+    ("acpx", "", ACPX),
     ("zed", "", replace(DEFAULT, long_lines=True, asks_together=True, shows_errors=True)),
     ("toad", "", replace(DEFAULT, shows_errors=True, wants_details=True)),
     # Mitto does not always give its name, and keeps each update; who else gives none may show no

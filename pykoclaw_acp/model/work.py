@@ -18,24 +18,29 @@ _LOST: Final = (
     "Claude's worker was lost before its work in the background had ended. What was said until then"
     " is kept. Send a prompt to go on."
 )
+# Tools that begin a subagent, or let it go on
+SUBAGENTS: Final = frozenset({"Agent", "Task", "SendMessage"})
 # Tools that may go on when their turn has ended
-_BESIDE: Final = ("Agent", "Task", "Monitor", "SendMessage")
+_BESIDE: Final = SUBAGENTS | {"Monitor"}
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """A turn, and those that Claude has begun by itself about it; `turns`: their ids, that turn first.
 
-    `text`: what was said in them. `calls`: tool calls that were begun in them. Claude may still tell of one
-    in the background: `beside`, if it did not end in its turn, `just_over`, if it did. `failed`: how the first
-    of Claude's own turns, or a call, ended without an answer. `blocked`: what `blocked` tells of that turn.
+    `text`: what was said in them. `calls`: tool calls that were begun in them, `subagents`: those of SUBAGENTS
+    among them. Claude may still tell of one in the background: `beside`, if it did not end in its turn,
+    `just_over`, if it did. `own`: how Claude's own turns ended; `failed`: how the first of them, or a call,
+    ended without an answer. `blocked`: what `blocked` tells of that turn.
     """
 
     turns: tuple[str, ...] = ()
     text: str = ""
     calls: frozenset[str] = frozenset()
+    subagents: frozenset[str] = frozenset()
     beside: bool = False
     just_over: bool = False
+    own: tuple[Outcome, ...] = ()
     failed: Outcome | None = None
     blocked: str | None = None
 
@@ -43,12 +48,18 @@ class Work:
 def led_to(
     turns: Sequence[tuple[str, Outcome]],
     logged: Sequence[tuple[str | None, Event | None]],
+    tools: Collection[str] | None = None,
 ) -> Work:
     """What the first of these turns has led to; the others are Claude's own since. `logged`: the log from
-    its first event on, with the turn of each event, of prompts only those since its end.
+    its first event on, with the turn of each event, of prompts only those since its end. `tools`: calls of
+    others are as good as not there.
     """
     if not turns:
         return Work()
+    if tools is not None:
+        logged = [
+            one for one in logged if not isinstance(one[1], ToolStarted) or one[1].name in tools
+        ]
     (of, _), *own = turns
     taken = {of}
     while True:
@@ -59,14 +70,17 @@ def led_to(
             break
         taken |= further
     said = {one: story.said[one] for one, _ in turns if one in story.said}
-    unanswered = (one for turn_id, one in own if turn_id in said and one.state in _WITHOUT_ANSWER)
+    ends = tuple(one for turn_id, one in own if turn_id in said)
+    unanswered = (one for one in ends if one.state in _WITHOUT_ANSWER)
     lost = Outcome(TurnState.FAILED, failure=TurnFailure(ErrorKind.WORKER_LOST, _LOST))
     return Work(
         tuple(said),
         joined([answer(events) for events in said.values()], RULE),
         frozenset(story.calls),
+        frozenset(one for one, (_, call) in story.calls.items() if call.name in SUBAGENTS),
         not story.passed and story.beside,
         not story.passed and story.just_over,
+        ends,
         next(unanswered, lost if story.cut else None),
         blocked(story.said[of]),
     )

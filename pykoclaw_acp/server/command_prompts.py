@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import uuid4
 
 import msgspec
 
-from pykoclaw_acp.errors import InvalidParams, StoreUnavailable, TurnFailed
+from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import ToolEnded, ToolProgressed, ToolStarted, UserMessage
 from pykoclaw_acp.model.log import Logged
@@ -27,13 +27,13 @@ from pykoclaw_acp.protocol.control.following import (
 )
 from pykoclaw_acp.protocol.control.prompts import CommandPromptParams, Prompted
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
-from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.command_client import CommandClient, given_by, whole
 from pykoclaw_acp.server.dispatch import Later, Method
 from pykoclaw_acp.server.lifecycle import absolute
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.server.prompts import next_daemon
+from pykoclaw_acp.server.whole_prompts import read
 from pykoclaw_acp.sessions import folders, work
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -44,12 +44,6 @@ from pykoclaw_acp.tasks import in_pieces
 
 CLIENT: Final = "cli"
 LOOK: Final = 1.0  # s between two looks for requests that nobody is there to answer
-UNREADABLE: Final = (
-    "The prompt was accepted, but what is kept of its turn cannot be read. {} Claude may have worked on the prompt, so"
-    " do not send it again: look at what was done."
-)
-
-T = TypeVar("T")
 
 Find = Callable[[], Awaitable[Work]]
 FindSession = Callable[[str], Awaitable[Session]]
@@ -102,7 +96,7 @@ class CommandPrompts:
         if params.new:  # the caller may go before anything else comes
             taken = encode_notification(TAKEN, TakenNotification(session=session.id))
             await call.client.peer.notify(taken)
-        find = partial(_read, partial(work_rows.of_turn, self._database, known.turn_id))
+        find = partial(read, partial(work_rows.of_turn, self._database, known.turn_id))
         client = _TurnClient(
             call.client.peer, known, find if params.whole else None, present=params.present
         )
@@ -110,7 +104,7 @@ class CommandPrompts:
             client.calls |= (await find()).calls
         after = params.after
         if after is None:
-            after = await _read(partial(turns.place, self._database, known.turn_id))
+            after = await read(partial(turns.place, self._database, known.turn_id))
         end = session.last_seq
         subscription = session.subscribe(client, end if after is None else min(after, end))
         watching = asyncio.get_running_loop().create_task(
@@ -133,8 +127,8 @@ class CommandPrompts:
         finally:
             subscription.close()
             watching.cancel()
-        text = await _read(partial(work_rows.words, self._database, *led_to.turns))
-        blocked = await _read(partial(work_rows.blocked, self._database, known.turn_id))
+        text = await read(partial(work_rows.words, self._database, *led_to.turns))
+        blocked = await read(partial(work_rows.blocked, self._database, known.turn_id))
         ended = _prompted(session, known, outcome, seq, text, joined=joined)
         return msgspec.structs.replace(ended, goes_on=goes_on, blocked=blocked)
 
@@ -222,23 +216,6 @@ class _TurnClient(CommandClient):
         if turn_id not in self._known:
             self._known[turn_id] = turn_id in (await self._find()).turns
         return self._known[turn_id]
-
-
-async def _read(read: Callable[[], Awaitable[T]]) -> T:
-    """What is read of a turn that is in the journal: no error may say now that it is not carried out.
-    Raises TurnFailed if what is read is damaged.
-    """
-
-    async def look() -> T:
-        try:
-            return await read()
-        except StoreUnavailable as error:
-            if error.retryable:
-                raise
-            data = {**(error.data or {}), "turnState": TurnState.UNKNOWN}
-            raise TurnFailed(UNREADABLE.format(error.reason), data) from error
-
-    return await until_done(look, "A turn cannot be read now", after=StoreUnavailable)
 
 
 def _prompted(

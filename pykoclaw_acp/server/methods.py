@@ -17,6 +17,7 @@ from pykoclaw_acp.server import (
     prompts,
     selection,
     steering,
+    whole_prompts,
 )
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
@@ -60,7 +61,7 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
         messages.PromptParams,
         prompts.prompt,
         answers_cancel=True,
-        meta=frozenset({IDEMPOTENCY, steering.STEERING}),
+        meta=frozenset({IDEMPOTENCY, steering.STEERING, whole_prompts.WHOLE}),
     ),
     "_session/steering": Method(messages.PromptParams, prompts.steer, takes_unseen=True),
     "session/cancel": Method(messages.SessionParams, prompts.cancel),

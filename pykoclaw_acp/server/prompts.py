@@ -23,7 +23,7 @@ from pykoclaw_acp.protocol.messages import (
     SteeringResult,
     TokenUsage,
 )
-from pykoclaw_acp.server import meta, steering
+from pykoclaw_acp.server import meta, steering, whole_prompts
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Later
 from pykoclaw_acp.sessions import prompting
@@ -39,6 +39,7 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     sent.
     """
     crash_points.reached("prompt_received")
+    tools = whole_prompts.tools(call, params)
     accepted = await _accept(
         call,
         params,
@@ -50,8 +51,11 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     session, turn = accepted
     call.client.requests.send_soon(partial(call.client.peer.taken, call.line.number))
     by = call.client.name
+    if tools is not whole_prompts.NONE and call.task is not None:
+        session.held[call.task] = turn
+        call.task.add_done_callback(session.held.pop)
     call.on_cancel(lambda: [session.cancel(one, by=by) for one in turn.with_answered()])
-    return Later(_answer(call, turn, params.session_id))
+    return Later(_answer(call, session, turn, params.session_id, tools))
 
 
 async def steer(call: Call, params: PromptParams) -> SteeringResult:
@@ -101,8 +105,10 @@ async def _accept(
     )
 
 
-async def _answer(call: Call, turn: Turn, session_id: str) -> PromptResult:
-    outcome = await _outcome(call, turn, session_id)
+async def _answer(
+    call: Call, session: Session, turn: Turn, session_id: str, tools: whole_prompts.Tools
+) -> PromptResult:
+    outcome = await _outcome(call, session, turn, session_id, tools)
     crash_points.reached("response_ready")
     if outcome.stop_reason is not None:
         return PromptResult(
@@ -111,14 +117,22 @@ async def _answer(call: Call, turn: Turn, session_id: str) -> PromptResult:
     raise _error(outcome)
 
 
-async def _outcome(call: Call, turn: Turn, session_id: str) -> Outcome:
-    """The outcome of the turn and of the prompts that are answered with it: the last one's, with the
-    tokens of all. The response to `_session/steering` has said that they belong to it.
+async def _outcome(
+    call: Call, session: Session, turn: Turn, session_id: str, tools: whole_prompts.Tools
+) -> Outcome:
+    """The outcome of the turn and of the prompts that are answered with it, with what calls of these
+    `tools` have led to: the last one's, with the tokens of all. The response to `_session/steering` has
+    said that they belong to it.
     """
     used = Counter[str]()
     for one in turn.with_answered():  # of the next one only when this one has ended
         outcome = await call.subscriber.outcome(one, session_id)
         used.update(outcome.usage or {})
+        if outcome.state == TurnState.DONE and tools is not whole_prompts.NONE:
+            outcome, own = await whole_prompts.outcome(session, one, outcome, tools)
+            for each in own:
+                used.update(each.usage or {})
+            await call.subscriber.sent(session_id, session.last_seq)
         if outcome.state != TurnState.DONE:
             break
     return replace(outcome, usage=dict(used) or None)

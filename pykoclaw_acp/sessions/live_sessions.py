@@ -70,7 +70,7 @@ class LiveSessions(Mapping[str, Session]):
 
     async def cancel_all(self) -> None:
         """Interrupt every turn and wait until all have ended."""
-        busy = [session for session in self._live.values() if session.busy]
+        busy = [session for session in self._live.values() if session.busy or session.held]
         for session in busy:
             session.cancel()
         await asyncio.gather(*(session.idle() for session in busy))

@@ -4,11 +4,14 @@ it returns what follows from its work, or notes it in the state.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection
 from contextlib import AbstractContextManager
 
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model.session_environment import DaemonEnvironment
 from pykoclaw_acp.model.turns import SessionRecord, Turn, TurnTimes
+from pykoclaw_acp.model.work import Work
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.directories import Directories
@@ -71,6 +74,8 @@ class SessionParts:
         self.subscriptions = state.subscriptions
         self.closed_for: set[Client | None] = set()
         """Who has closed it since it was opened last; None: it is closed for all."""
+        self.held: dict[asyncio.Task[None], Turn] = {}
+        """Turns whose prompts are answered when all that they lead to has ended, by the call that does."""
         self._journal = journal
         self._workers = workers
         self._tasks = Tasks()
@@ -150,10 +155,20 @@ class SessionParts:
         """Wait until no turn runs that Claude began by itself."""
         await self._background.over()
 
+    async def led_to(self, turn_id: str, tools: Collection[str] | None = None) -> Work:
+        """What a turn of it has led to; `tools`: as in `model.work.led_to`."""
+        return await self._journal.work(turn_id, tools)
+
     @property
     def turns(self) -> list[Turn]:
         """Turns that run, wait, or have ended without the journal knowing it yet."""
         return self._queue.turns
+
+    def _unanswered(self, turn: Turn | None) -> list[Turn]:
+        """This turn, or all, if it has not ended or its response is held."""
+        held = list(self.held.values())
+        every = dict.fromkeys([*self.turns, *held]) if turn is None else [turn]
+        return [one for one in every if one in held or not one.ended.done()]
 
     def hold(self) -> AbstractContextManager[None]:
         """Begin no turn meanwhile; the one that runs goes on."""

@@ -112,7 +112,8 @@ async def cancel(
     a turn's end by a cancel does; a re-sent cancel does so before the first prompt to this daemon,
     and neither if a prompt that came after it has ended.
 
-    Without effect for an unknown session. The returned tasks end when the cancel is durable.
+    Without effect for an unknown session. The returned tasks end when the cancel is durable, and the
+    responses were written that nothing but it says are cancelled.
     """
     session = await sessions.find(session_id)
     until = None if uptime is None else sessions.clock.at(uptime)
@@ -120,6 +121,8 @@ async def cancel(
         return []
     turns = session.turns
     leaving = session.cancel(until=until, request=request_key, by=by)
+    held = ((call, one) for call, one in session.held.items() if one.ended.done())
+    leaving += [call for call, one in held if one.cancelled.is_set()]
     if until is not None and await session.deduplication.has_ended_after(until, request_key):
         return leaving
     later = session.deduplication.prompted or session.busy or session.background

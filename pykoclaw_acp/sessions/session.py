@@ -167,17 +167,18 @@ class Session(SessionParts):
         self, turn: Turn | None = None, until: int | None = None, request: str | None = None, *,
         by: str = "",
     ) -> list[asyncio.Task[None]]:  # fmt: skip
-        """Stop this turn, or all that run or wait: each ends `cancelled`.
+        """Stop this turn, or all that run or wait: each ends `cancelled`, and so does a held response.
 
         `until` (ms, own clock) spares turns that came later, and all that Claude began under this
         daemon: a front repeats a cancel that was not confirmed, and `request` is its key. `by`: the
         client that stops them. What is returned is done when the cancel outlives this daemon.
         """
         leaving: list[asyncio.Task[None]] = []
-        for one in self.turns if turn is None else [turn]:
-            if one.ended.done() or (until is not None and one.came_after(until, request)):
+        for one in self._unanswered(turn):
+            if until is not None and one.came_after(until, request):
                 continue
-            if one.cancelled.is_set():
+            if one.cancelled.is_set() or one.ended.done():
+                one.cancelled.set()  # if it has ended, its response is held
                 leaving.append(self._tasks.start(one.over()))
                 continue
             one.cancelled.set()

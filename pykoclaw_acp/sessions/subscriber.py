@@ -244,14 +244,18 @@ class Subscriber:
     async def outcome(self, turn: Turn, session_id: str) -> Outcome:
         """Wait for the turn's outcome, and until the client was sent all its updates."""
         outcome, told = await asyncio.shield(turn.ended)  # shared with other waiters
+        await self.sent(session_id, told)
+        return outcome
+
+    async def sent(self, session_id: str, seq: int) -> None:
+        """Wait until the client was sent all of a session up to `seq`."""
         subscription = self.subscriptions.get(session_id)
         while subscription is not None:
-            await subscription.reached(max(told, subscription.owed))
+            await subscription.reached(max(seq, subscription.owed))
             current = self.subscriptions.get(session_id, subscription)
             if current is subscription:
                 break
             subscription = current  # replaced by a load meanwhile
-        return outcome
 
     def confirm_answer(self, number: int) -> bool:
         """Note that the client has the response; False if no turn gave it."""

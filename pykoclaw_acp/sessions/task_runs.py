@@ -235,10 +235,10 @@ class TaskRuns:
     async def _work(self, run: TaskRun, session: Session, outcome: Outcome) -> tuple[Work, bool]:
         """What the run's turn has led to; a run is not over while its background work goes on."""
         if outcome.state != TurnState.DONE:
-            return await self._store.work(run.turn_id), False
+            return await session.led_to(run.turn_id), False
         self.changed.set()  # there is room for another
-        until_now = await self._store.work(run.turn_id)
-        work, goes_on = await over(session, until_now, lambda: self._store.work(run.turn_id))
+        until_now = await session.led_to(run.turn_id)
+        work, goes_on = await over(session, until_now, lambda: session.led_to(run.turn_id))
         return (work if work.turns else replace(work, text=until_now.text)), goes_on
 
     async def _finish(

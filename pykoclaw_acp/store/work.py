@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Final
 
@@ -18,9 +19,9 @@ from pykoclaw_acp.store.turns import failure_of
 OTHERS: Final = "others"  # stands for the ids of turns that a turn has not led to
 
 
-async def of_turn(database: Database, turn_id: str) -> Work:
-    """What a turn has led to."""
-    return await database.read_with(partial(_of_turn, turn_id))
+async def of_turn(database: Database, turn_id: str, tools: Collection[str] | None = None) -> Work:
+    """What a turn has led to; `tools`: as in `led_to`."""
+    return await database.read_with(partial(_of_turn, turn_id, tools))
 
 
 async def words(database: Database, *turn_ids: str) -> str:
@@ -38,17 +39,17 @@ async def blocked(database: Database, turn_id: str) -> str | None:
 # These run in a reader's thread: a turn may have thousands of events with long outputs.
 
 
-def _of_turn(turn_id: str, rows: Rows) -> Work:
+def _of_turn(turn_id: str, tools: Collection[str] | None, rows: Rows) -> Work:
     found = rows(
-        "SELECT b.turn_id, b.position, b.state, b.error FROM acp_turns t"  # noqa: S608  constants
+        "SELECT b.turn_id, b.position, b.state, b.error, b.stop_reason, b.usage FROM acp_turns t"  # noqa: S608  constants
         " JOIN acp_turns b ON b.acp_session_id = t.acp_session_id"
         f" WHERE t.turn_id = ? AND (b.turn_id = t.turn_id OR (b.origin = {BACKGROUND}"
         " AND b.position > t.position AND b.first_seq > t.first_seq)) ORDER BY b.position",
         (turn_id,),
     )
     turns = [
-        (one, Outcome(TurnState(state), failure=failure_of(error)))
-        for one, _, state, error in found
+        (one, Outcome(TurnState(state), stop, failure_of(error), json.loads(used or "null")))
+        for one, _, state, error, stop, used in found
     ]
     ids = {position: one for one, position, *_ in found}
     # A call ends outside of turns, or with a turn of others if the worker is lost in that. What
@@ -66,6 +67,7 @@ def _of_turn(turn_id: str, rows: Rows) -> Work:
     return led_to(
         turns,
         [(None if at is None else ids.get(at, OTHERS), decode(payload)) for at, payload in logged],
+        tools,
     )
 
 

@@ -658,6 +658,7 @@ PLANTED: Final[dict[str, Fault]] = {
     "a_session_can_be_given_its_id": _without_meta(NEW),
     "prompts_with_one_key_are_one_prompt": _without_meta(PROMPT),
     "steering_without_a_turn_begins_one": _without_meta(PROMPT),
+    "a_response_waits_for_a_report_on_a_subagent": _without_meta(PROMPT),
     "a_wrong_cursor_is_invalid": accepts("session/list", {"sessions": []}),
     "listing_has_no_effects": before("session/list", lambda _: own("session/update", x=1)),
     "times_of_listed_sessions_are_iso_8601": _list(

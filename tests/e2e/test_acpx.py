@@ -118,3 +118,22 @@ async def test_acpx_cancels_running_turn(stack: Stack) -> None:
         lines = [*said, *rest.decode().splitlines()]
         assert answer([json.loads(line) for line in lines]) == "cancelled"
         assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["cancelled"]
+
+
+async def test_acpx_shows_what_subagent_has_found(stack: Stack) -> None:
+    """Its process ends with the response, or when it has heard nothing for a second after that; a
+    command in the background does not hold that up.
+    """
+    node.require(HERE)
+    agent = {"description": "look", "prompt": script("hang 4s", "bash mkdir seen", "text Looked.")}
+    words = script(
+        f"tool Agent {json.dumps(agent)}", "background sleep 97", "text It looks.", "stop end_turn",
+        "text It found 42.",
+    )  # fmt: skip
+    said = await run(stack, "--approve-all", "exec", words)
+    assert answer(said) == "end_turn"
+    updates = [one["params"]["update"] for one in said if one.get("method") == "session/update"]
+    chunks = [one for one in updates if one["sessionUpdate"] == "agent_message_chunk"]
+    assert "It found 42." in "".join(one["content"]["text"] for one in chunks)
+    assert (stack.work / "seen").exists()
+    assert stack.find("sleep 97")

@@ -38,7 +38,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.link.records import Site
 from pykoclaw_acp.model.choices import Config
-from pykoclaw_acp.model.events import WHY, Text, note_event
+from pykoclaw_acp.model.events import WHY, Event, Text, note_event
 from pykoclaw_acp.pool.launcher import Deliver, Inheritance
 from pykoclaw_acp.pool.whereabouts import Sighting, Unlisted, Whereabouts
 
@@ -119,6 +119,12 @@ class MemoryChannel:
             background=self.tasks,
         )
         self._out.put_nowait([said, *frames])
+
+    def report(self, turn_id: str | None, *events: Event) -> None:
+        """Report these events."""
+        for event in events:
+            self.last += 1
+            self.say(EventFrame(epoch=self.spec.epoch, n=self.last, turn_id=turn_id, event=event))
 
     def event(self, turn_id: str, text: str) -> EventFrame:
         self.last += 1

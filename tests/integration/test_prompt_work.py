@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pykoclaw_acp.channel.frames import EventFrame
-from pykoclaw_acp.model.events import BLOCKED, WHY, Event, Text, ToolEnded, ToolStarted, note_event
+from pykoclaw_acp.model.events import BLOCKED, WHY, Text, ToolEnded, ToolStarted, note_event
 from pykoclaw_acp.store import work
 from tests.integration.callers import Caller, caller
 from tests.integration.memory_launcher import MemoryChannel
@@ -16,12 +15,6 @@ from tests.waiting import eventually
 
 AGENT = ToolStarted("call", "Agent", "look", "think")
 ENDED = ToolEnded("call", "completed", background=True)
-
-
-def tell(worker: MemoryChannel, turn: str | None, *events: Event) -> None:
-    for event in events:
-        worker.last += 1
-        worker.say(EventFrame(epoch=worker.spec.epoch, n=worker.last, turn_id=turn, event=event))
 
 
 def again(cli: Caller, session: str, **params: Any) -> int:
@@ -43,7 +36,7 @@ async def launched(r: Rig, tmp_path: Path, cli: Caller) -> tuple[str, int, Memor
     """A prompt whose turn has ended with the words `Started.`, and a subagent that runs."""
     session, at, worker, turn = await running(r, tmp_path, cli)
     worker.background(1)
-    tell(worker, turn, AGENT, Text("a", "Started."))
+    worker.report(turn, AGENT, Text("a", "Started."))
     worker.say(worker.ended(turn))
     await eventually(lambda: cli.told("waits"))
     return session, at, worker
@@ -53,14 +46,14 @@ async def test_prompt_followed_again_shows_every_word(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as one, caller(r, tmp_path) as two:
         session, at, worker = await launched(r, tmp_path, one)
         seen = r.sessions.live[session].last_seq
-        tell(worker, None, ENDED)
+        worker.report(None, ENDED)
         worker.background(0)
         worker.begin_own("own", "call")
-        tell(worker, "own", Text("b", "Eight files."))
+        worker.report("own", Text("b", "Eight files."))
         await eventually(lambda: worker.acked == worker.last)
         resumed = again(two, session, after=seen)
         await eventually(lambda: two.told("waits"))
-        tell(worker, "own", Text("b", " And more."))
+        worker.report("own", Text("b", " And more."))
         worker.say(worker.ended("own"))
         await eventually(lambda: at in one.answers and resumed in two.answers)
         assert two.text() == "Eight files. And more."
@@ -70,7 +63,7 @@ async def test_prompt_followed_again_shows_every_word(tmp_path: Path) -> None:
 async def test_repeated_prompt_keeps_its_outcome(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as one, caller(r, tmp_path) as two:
         session, at, worker = await launched(r, tmp_path, one)
-        tell(worker, None, ENDED)
+        worker.report(None, ENDED)
         worker.background(0)
         await eventually(lambda: at in one.answers)
         other = one.begin("prompt", session=session, text="hang", detach=True)
@@ -80,7 +73,7 @@ async def test_repeated_prompt_keeps_its_outcome(tmp_path: Path) -> None:
         await eventually(lambda: fetch(tmp_path / "pykoclaw.db", begun))
         worker.say(worker.ended(later))
         worker.begin_own("own", "made by the other prompt")
-        tell(worker, "own", Text("b", "About the other prompt."))
+        worker.report("own", Text("b", "About the other prompt."))
         await eventually(lambda: worker.acked == worker.last)
         worker.kill()
         failed = "SELECT 1 FROM acp_turns WHERE turn_id = 'own' AND state = 'failed'"
@@ -95,7 +88,7 @@ async def test_repeated_prompt_keeps_its_outcome(tmp_path: Path) -> None:
 async def test_finished_subagent_holds_up_no_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as one:
         session, at, worker, turn = await running(r, tmp_path, one)
-        tell(worker, turn, AGENT, ToolEnded("call", "completed"), Text("a", "Done."))
+        worker.report(turn, AGENT, ToolEnded("call", "completed"), Text("a", "Done."))
         other = one.begin("prompt", session=session, text="hang", detach=True)
         await eventually(lambda: other in one.answers)
         worker.say(worker.ended(turn))
@@ -110,11 +103,11 @@ async def test_finished_subagent_holds_up_no_prompt(tmp_path: Path) -> None:
 async def test_subagent_that_ended_early_is_told_of(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as one:
         _, at, worker, turn = await running(r, tmp_path, one)
-        tell(worker, turn, AGENT, ENDED, Text("a", "It looks."))
+        worker.report(turn, AGENT, ENDED, Text("a", "It looks."))
         worker.say(worker.ended(turn))
         await eventually(lambda: one.told("waits"))
         worker.begin_own("own", "call")
-        tell(worker, "own", Text("b", "Done."))
+        worker.report("own", Text("b", "Done."))
         worker.say(worker.ended("own"))
         await eventually(lambda: at in one.answers)
         assert one.answers[at]["result"]["text"] == "It looks.\n\nDone."
@@ -137,7 +130,7 @@ async def test_prompt_says_which_hook_blocked_it(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session, at, worker, turn = await running(r, tmp_path, cli)
         words = "**A hook blocked this** (`UserPromptSubmit`): no"
-        tell(worker, turn, note_event(f"line-1{BLOCKED}", words), note_event("line-2", "Besides."))
+        worker.report(turn, note_event(f"line-1{BLOCKED}", words), note_event("line-2", "Besides."))
         worker.say(worker.ended(turn))
         await eventually(lambda: at in cli.answers)
         answer = cli.answers[at]["result"]
@@ -150,8 +143,8 @@ async def test_hook_that_blocks_after_own_turn(tmp_path: Path) -> None:
     """A turn of Claude's own has run under the name of the prompt's."""
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         _, at, worker, turn = await running(r, tmp_path, cli)
-        tell(worker, None, note_event(f"{turn}{WHY}", "> A command has ended.", ("before",)))
-        tell(worker, turn, Text("a", "It passed."), note_event(f"line-1{BLOCKED}", "No."))
+        worker.report(None, note_event(f"{turn}{WHY}", "> A command has ended.", ("before",)))
+        worker.report(turn, Text("a", "It passed."), note_event(f"line-1{BLOCKED}", "No."))
         worker.say(worker.ended(turn))
         await eventually(lambda: at in cli.answers)
         assert cli.answers[at]["result"]["blocked"] == "No."
@@ -162,8 +155,8 @@ async def test_hook_that_blocks_another_prompt_is_none(tmp_path: Path) -> None:
     """A hook blocks a prompt that comes into the turn."""
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         _, at, worker, turn = await running(r, tmp_path, cli)
-        tell(worker, turn, AGENT, ToolEnded("call", "completed"))
-        tell(worker, turn, note_event(f"line-1{BLOCKED}", "No."), Text("a", "Done."))
+        worker.report(turn, AGENT, ToolEnded("call", "completed"))
+        worker.report(turn, note_event(f"line-1{BLOCKED}", "No."), Text("a", "Done."))
         worker.say(worker.ended(turn))
         await eventually(lambda: at in cli.answers)
         answer = cli.answers[at]["result"]

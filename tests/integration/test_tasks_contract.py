@@ -16,8 +16,8 @@ from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import WHY, Event, Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.scheduled import TaskResult, TaskRun
-from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.model.work import Work
+from pykoclaw_acp.model.turns import Outcome, SessionRecord, TurnState
+from pykoclaw_acp.model.work import SUBAGENTS, Work
 from tests.integration.journals import BOTH, DONE, Subject, end, prompt, subject
 from tests.integration.programs import PAST, TASK
 from tests.twins.rows import QueuedDelivery, RunLog
@@ -254,8 +254,8 @@ async def test_answer_of_turn_has_rule_at_tools(s: Subject) -> None:
     ]
     await s.journal.record(session, epoch, frames, {})
     await s.journal.append(session, [Text("c", "Of no turn.")])
-    assert (await s.tasks.work("turn")).text == "I look.\n\n---\n\nDone."
-    assert await s.tasks.work("nothing") == Work()
+    assert (await s.journal.work("turn")).text == "I look.\n\n---\n\nDone."
+    assert await s.journal.work("nothing") == Work()
 
 
 @pytest.mark.parametrize("ends_before", [True, False])
@@ -277,7 +277,7 @@ async def test_prompt_ends_what_turn_leads_to(s: Subject, ends_before: bool) -> 
     explained = EventFrame(epoch=epoch, n=5, turn_id=None, event=why)
     said = EventFrame(epoch=epoch, n=6, turn_id="own", event=Text("b", "Done."))
     await s.journal.record(session, epoch, [own, explained, said], {})
-    work = await s.tasks.work("turn")
+    work = await s.journal.work("turn")
     assert work.turns == (("turn",) if ends_before else ("turn", "own"))
     assert (work.text, work.beside) == (("", False) if ends_before else ("Done.", True))
 
@@ -351,7 +351,7 @@ async def test_turn_leads_to_what_its_calls_do(
         else:
             frame(None if one in (MINE_LATER, SENT) else turn, one)
     await s.journal.record(session, epoch, frames, {"turn": DONE})
-    work = await s.tasks.work("turn")
+    work = await s.journal.work("turn")
     assert work.turns == ("turn", *told)
     explained = [one for one in told if one not in after]
     assert work.text == "\n\n---\n\n".join(f"Said in {one}." for one in explained)
@@ -368,8 +368,34 @@ async def test_calls_of_other_subagents_are_foreign(s: Subject) -> None:
         EventFrame(epoch=epoch, n=n, turn_id="turn", event=one) for n, one in enumerate(said, 2)
     ]
     await s.journal.record(session, epoch, [*frames, end(epoch, 5, "turn")], {"turn": DONE})
-    work = await s.tasks.work("turn")
+    work = await s.journal.work("turn")
     assert (work.calls, work.beside) == (frozenset({"mine"}), False)
+
+
+async def test_work_of_subagents_leaves_out_commands(s: Subject) -> None:
+    session = await s.session()
+    _, epoch = await s.running(session)
+    shell = changed(SHELL, tool_call_id="shell")
+    told = Text(f"own{WHY}", "Why.", note=True, calls=("mine",))
+    frames: list[Numbered] = [
+        *(
+            EventFrame(epoch=epoch, n=n, turn_id="turn", event=e)
+            for n, e in ((2, STARTED), (3, shell))
+        ),
+        end(epoch, 4, "turn"),
+        TurnStarted(epoch=epoch, n=5, turn_id="own", background=True),
+        EventFrame(epoch=epoch, n=6, turn_id=None, event=told),
+        EventFrame(epoch=epoch, n=7, turn_id="own", event=Text("b", "Done.")),
+        end(epoch, 8, "own"),
+    ]
+    stopped = Outcome(TurnState.DONE, "max_tokens", usage={"totalTokens": 3})
+    await s.journal.record(session, epoch, frames, {"turn": DONE, "own": stopped})
+    every = await s.journal.work("turn")
+    assert every.calls == {"mine", "shell"}
+    assert every.subagents == {"mine"}
+    only = await s.journal.work("turn", SUBAGENTS)
+    assert only.calls == {"mine"}
+    assert (only.turns, only.own) == (("turn", "own"), (stopped,))
 
 
 @pytest.mark.parametrize(
@@ -387,7 +413,7 @@ async def test_background_call_ended_in_turn_is_just_over(
         EventFrame(epoch=epoch, n=n, turn_id="turn", event=one) for n, one in enumerate(of_turn, 2)
     ]
     await s.journal.record(session, epoch, [*frames, end(epoch, 4, "turn")], {"turn": DONE})
-    work = await s.tasks.work("turn")
+    work = await s.journal.work("turn")
     assert (work.beside, work.just_over) == (False, over)
 
 

@@ -11,11 +11,8 @@ from msgspec.structs import replace as changed
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.conversations import OWN
-from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
-from pykoclaw_acp.model.turns import Outcome
-from pykoclaw_acp.model.work import Work, led_to
 from tests.twins.base import MemoryStore
 from tests.twins.rows import QueuedDelivery, RunLog, RunRow
 
@@ -93,33 +90,6 @@ class MemoryTaskStore(MemoryStore):
         ]
         found = min(rows, key=lambda one: one.deleted, default=None)
         return None if found is None else found.record.session_id
-
-    async def work(self, turn_id: str) -> Work:
-        tables = self.database.read()
-        if (turn := tables.turns.get(turn_id)) is None:
-            return Work()
-        log = tables.logs.get(turn.session_id, [])
-        begins = {one.turn_id: one.seq for one in reversed(log)}
-        since = begins.get(turn_id, 0)
-        own = (
-            one
-            for one in tables.turns.values()
-            if one.session_id == turn.session_id and one.background and one.position > turn.position
-        )
-        later = (one for one in own if begins.get(one.turn_id, 0) > since)
-        turns = [turn, *sorted(later, key=lambda one: one.position)]
-        return led_to(
-            [(one.turn_id, one.outcome or Outcome(one.state)) for one in turns],
-            [
-                (one.turn_id, one.event)
-                for one in log
-                if one.seq >= since
-                and not (
-                    isinstance(one.event, UserMessage)
-                    and (turn.outcome is None or one.seq <= turn.last_seq)
-                )
-            ],
-        )
 
     async def finish(self, run: TaskRun, result: TaskResult) -> None:
         def finish() -> None:

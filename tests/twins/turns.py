@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -17,12 +17,13 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.errors import Conflict, NoPlaceForEnd
 from pykoclaw_acp.model import notes
-from pykoclaw_acp.model.events import Event, size
+from pykoclaw_acp.model.events import Event, UserMessage, size
 from pykoclaw_acp.model.limit_waits import LimitWait, goes_on_from
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestOutcome, RequestPolicy
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
+from pykoclaw_acp.model.work import Work, led_to
 from tests.twins.base import MemoryStore
 from tests.twins.database import TurnRow
 
@@ -224,6 +225,34 @@ class MemoryTurnJournal(MemoryStore):
         ended = None if newest is None else newest.ended_clock
         return (
             _ended(newest) if newest is not None and ended is not None and ended >= since else None
+        )
+
+    async def work(self, turn_id: str, tools: Collection[str] | None = None) -> Work:
+        tables = self.database.read()
+        if (turn := tables.turns.get(turn_id)) is None:
+            return Work()
+        log = tables.logs.get(turn.session_id, [])
+        begins = {one.turn_id: one.seq for one in reversed(log)}
+        since = begins.get(turn_id, 0)
+        own = (
+            one
+            for one in tables.turns.values()
+            if one.session_id == turn.session_id and one.background and one.position > turn.position
+        )
+        later = (one for one in own if begins.get(one.turn_id, 0) > since)
+        turns = [turn, *sorted(later, key=lambda one: one.position)]
+        return led_to(
+            [(one.turn_id, one.outcome or Outcome(one.state)) for one in turns],
+            [
+                (one.turn_id, one.event)
+                for one in log
+                if one.seq >= since
+                and not (
+                    isinstance(one.event, UserMessage)
+                    and (turn.outcome is None or one.seq <= turn.last_seq)
+                )
+            ],
+            tools,
         )
 
     async def find_unfinished(self, session_id: str, keys: PromptKeys) -> Turn | None:

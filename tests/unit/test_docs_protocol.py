@@ -44,6 +44,7 @@ from pykoclaw_acp.server import (
     reading,
     sockets,
     steering,
+    whole_prompts,
 )
 from pykoclaw_acp.server.calls import MAX_CALLS, MOST_OPEN
 from pykoclaw_acp.server.client_requests import CANCEL
@@ -140,6 +141,7 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
         forks.MESSAGE,
         forks.FORKED,
         steering.STEERING,
+        whole_prompts.WHOLE,
         new_session.ACCOUNT,
         permission_requests.OWN_REASON,
         replay.REPLAY,

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import Protocol
 
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
-from pykoclaw_acp.model.work import Work
 from pykoclaw_acp.sessions.ports.store import Store
 
 
@@ -43,9 +42,6 @@ class TaskStore(Store, Protocol):
 
     async def session_of(self, conversation: str) -> str | None:
         """The session of a conversation, also a deleted one."""
-
-    async def work(self, turn_id: str) -> Work:
-        """What a turn has led to."""
 
     async def finish(self, run: TaskRun, result: TaskResult) -> None:
         """Write a run's result, enqueue its delivery and begin its conversation, unless that has

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal, Protocol
 
 from pykoclaw_acp.channel.frames import Numbered
@@ -10,6 +10,7 @@ from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
+from pykoclaw_acp.model.work import Work
 from pykoclaw_acp.sessions.ports.store import Store
 
 
@@ -97,6 +98,9 @@ class TurnJournal(Store, Protocol):
         """The session's last prompt of a client, if it ended at or after `since` (ms,
         own clock).
         """
+
+    async def work(self, turn_id: str, tools: Collection[str] | None = None) -> Work:
+        """What a turn has led to; `tools`: as in `led_to`."""
 
     async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
         """Whether a turn without an end has this request key or idempotency key."""

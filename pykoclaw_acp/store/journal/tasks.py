@@ -9,8 +9,7 @@ import structlog
 
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
-from pykoclaw_acp.model.work import Work
-from pykoclaw_acp.store import runs_aside, shared_conversations, tasks, work
+from pykoclaw_acp.store import runs_aside, shared_conversations, tasks
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
@@ -81,10 +80,6 @@ class SqlTaskStore(SqlStore):
         """The session of a conversation, also a deleted one."""
         owner = await shared_conversations.owner_of(self._database, conversation)
         return None if owner is None else owner.session_id
-
-    async def work(self, turn_id: str) -> Work:
-        """What a turn has led to."""
-        return await work.of_turn(self._database, turn_id)
 
     async def finish(self, run: TaskRun, result: TaskResult) -> None:
         """Write a run's result, enqueue its delivery and begin its conversation, in one commit."""

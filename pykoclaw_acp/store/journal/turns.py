@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from pykoclaw_acp import crash_points, long_texts
 from pykoclaw_acp.channel.frames import Numbered
@@ -13,7 +13,17 @@ from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
-from pykoclaw_acp.store import blobs, events, limit_waits, notes, sessions, turns, unsaid_prompts
+from pykoclaw_acp.model.work import Work
+from pykoclaw_acp.store import (
+    blobs,
+    events,
+    limit_waits,
+    notes,
+    sessions,
+    turns,
+    unsaid_prompts,
+    work,
+)
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.journal.detaching import Detaching
 from pykoclaw_acp.store.journal.frames import FrameBatch
@@ -154,6 +164,10 @@ class SqlTurnJournal(SqlStore):
         own clock).
         """
         return await turns.newest(self._database, session_id, since)
+
+    async def work(self, turn_id: str, tools: Collection[str] | None = None) -> Work:
+        """What a turn has led to."""
+        return await work.of_turn(self._database, turn_id, tools)
 
     async def find_unfinished(self, session_id: str, keys: PromptKeys) -> Turn | None:
         """The turn without an end that has this request key."""

@@ -31,6 +31,7 @@ _KNOWN: Final[dict[str, Callable[[Any], bool]]] = {
     "sessionId": _is_id,
     "awayPolicy": lambda value: value in _AWAY,
     "steering": lambda value: value in ("steer", "queue"),
+    "whole": lambda value: isinstance(value, bool),
     "replay": lambda value: isinstance(value, dict) and _is_count(value.get("last")),
     "after": lambda value: isinstance(value, int),
     "messageId": lambda value: isinstance(value, str) and bool(value),

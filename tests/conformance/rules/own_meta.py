@@ -4,6 +4,7 @@ to them.
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any, Final
 
@@ -179,6 +180,28 @@ async def steering_without_a_turn_begins_one(agent: Agent) -> None:
         )
         told = (made.get("_meta") or {}).get(KEY.format("steering"))
         check(told == "startedNewTurn", f"it says {told}")
+
+
+@must
+async def a_response_waits_for_a_report_on_a_subagent(agent: Agent) -> None:
+    """With `pykoclaw.dev/whole` a prompt is answered after what Claude says when a subagent has
+    ended; a value that is neither true nor false is -32602.
+    """
+    async with agent.client() as peer:
+        needs_keys(peer)
+        chat = await agent.chat(peer)
+        since = peer.seen()
+        given = {"description": "look", "prompt": agent.text("Eight.")}
+        begun = (f"tool Agent {json.dumps(given)}", "text It looks.", "stop end_turn")
+        params: Frame = {
+            "sessionId": chat.session,
+            "prompt": [{"type": "text", "text": agent.script(*begun, "text It has looked.")}],
+        }
+        await peer.call("session/prompt", **params, _meta=own(whole=True))
+        said = peer.said(chat.session, since=since)
+        check("It has looked." in said, f"the report is missing: {said}")
+        error = await peer.refused("session/prompt", **params, _meta=own(whole="yes"))
+        check(error["code"] == -32602, f"not -32602: {error}")
 
 
 @must
