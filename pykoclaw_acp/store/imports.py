@@ -197,7 +197,8 @@ def piece(session_id: str, piece: ImportedPiece) -> Iterator[Statement]:
         )  # fmt: skip
     for uuid, last in piece.last.items():
         yield Statement(
-            "UPDATE acp_transcript_turns SET last_uuid = ?, told = ?"
+            "UPDATE acp_transcript_turns SET last_uuid = ?,"
+            " told = CASE WHEN rewound_at IS NULL THEN ? ELSE 1 END"
             " WHERE acp_session_id = ? AND prompt_uuid = ?",
             (last, int(piece.told), session_id, uuid),
         )

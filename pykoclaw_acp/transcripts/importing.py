@@ -73,19 +73,27 @@ class Import:
     found: AddedEvents
 
     async def take_in(
-        self, claude_session_id: str, row: TranscriptRow | None, projects: str, *, told: bool
+        self,
+        claude_session_id: str,
+        row: TranscriptRow | None,
+        projects: str,
+        *,
+        told: bool,
+        left: bool = False,
     ) -> TranscriptRow | None:
         """Import what is new in the transcript of a Claude session; returns its row, None if there
-        is no transcript. `told`: of these turns Claude need not be told. Raises NotImported, and
-        OSError, also if the disk does not answer.
+        is no transcript. `told`: of these turns Claude need not be told. `left`: the session goes on
+        elsewhere, so nothing of it is missed, and turns of ours in it were left with it.
+
+        Raises NotImported, and OSError, also if the disk does not answer.
         """
         path = None if row is None else row.path
         look = None if path is None else await _look(path)
-        if look is None:
+        if look is None and not left:
             path = await disks.call(projects, partial(files.find, projects, claude_session_id))
             look = None if path is None else await _look(path)
         if path is None or look is None:
-            self.found.replaced |= row is not None
+            self.found.replaced |= row is not None and not left
             return None
         if row is not None and stamp(row) == look:
             return row
@@ -97,7 +105,7 @@ class Import:
         )
         if replaced:
             only = ""  # written over in place: nothing of it is certainly of this conversation
-        if row is not None:
+        if row is not None and not left:
             self.found.replaced |= replaced or row.inode != look.inode or row.size > look.size
         if row is None or row.inode != look.inode or replaced:
             related = row is not None and row.related
@@ -120,9 +128,12 @@ class Import:
                 if piece.done:
                     row = replace(row, size=look.size, mtime=look.mtime)
                 self.found.title = piece.title or self.found.title
-                self.found.continued |= piece.continued
+                self.found.continued |= piece.continued and not left
                 at = look.mtime // 1_000_000
-                await self._commit(row, piece, prompts, at=at, told=told or hidden, hidden=hidden)
+                told = told or hidden
+                await self._commit(
+                    row, piece, prompts, at=at, told=told, own_told=told or left, hidden=hidden
+                )
         return row
 
     async def _scan(self, row: TranscriptRow, look: files.FileStamp) -> Scan:
@@ -192,6 +203,7 @@ class Import:
         *,
         at: int,
         told: bool,
+        own_told: bool,
         hidden: bool,
     ) -> None:
         seen = {one.uuid: one for one in piece.turns}
@@ -206,7 +218,7 @@ class Import:
                 one.parent,
                 one.own or hidden,
                 None if one.own else piece.last.get(one.uuid),
-                told,
+                own_told if one.own else told,
             )
             for one in piece.turns
         ]

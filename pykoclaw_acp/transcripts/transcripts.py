@@ -5,7 +5,7 @@ Claude has to be told.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 from uuid import NAMESPACE_OID, uuid5
@@ -38,6 +38,7 @@ _HEADING: Final = (
 )
 
 MOST_SEEN: Final = 1000  # sessions whose standing is remembered
+MOST_LEFT: Final = 16  # transcripts that a session has left and that are still looked at
 
 log: Final = structlog.get_logger()
 
@@ -133,7 +134,11 @@ class ImportedTranscripts:
             added.changed = True
         self._watcher.set_transcripts(
             session,
-            {rows[one].path: stamp(rows[one]) for one in (followed, target) if one and one in rows},
+            {
+                rows[one].path: stamp(rows[one])
+                for one in (followed, target, *_left(rows, followed, target))
+                if one and one in rows
+            },
         )
         logged, digest = list(added.logged), None
         which = (followed, target, target in rows)
@@ -187,17 +192,19 @@ class ImportedTranscripts:
         rows: dict[str, TranscriptRow],
         target: str | None,
     ) -> str | None:
-        """Import the followed transcript, then that of the conversation's row; returns which one is
-        followed.
+        """Import the followed transcript, then that of the conversation's row, then those that the
+        session has left, where a terminal may go on; returns which one is followed.
         """
         followed, session = known.followed, look.record.session_id
         branching = look.record.branch is not None
         directory = self._accounts(look.record.environment.account)
         projects = self._projects if directory is None else files.projects(directory)
 
-        async def take(claude_session: str, *, told: bool) -> TranscriptRow | None:
+        async def take(
+            claude_session: str, *, told: bool, left: bool = False
+        ) -> TranscriptRow | None:
             row = await look.take_in(
-                claude_session, known.rows.get(claude_session), projects, told=told
+                claude_session, known.rows.get(claude_session), projects, told=told, left=left
             )
             if row is None:
                 rows.pop(claude_session, None)
@@ -222,6 +229,8 @@ class ImportedTranscripts:
                 await self._store.follow_transcript(session, followed, told=True)
         if target not in (followed, None) and (branching or known.followed is not None):
             await take(target, told=False)
+        for one in _left(rows, followed, target):
+            await take(one, told=False, left=True)
         return followed
 
     async def _standing(
@@ -286,3 +295,10 @@ class ImportedTranscripts:
         digest_id = str(uuid5(NAMESPACE_OID, f"{session} {which}"))
         self._returned[session] = told, digest_id
         return f"{_HEADING}\n\n{text}", digest_id
+
+
+def _left(rows: Mapping[str, TranscriptRow], followed: str | None, target: str | None) -> list[str]:
+    """The Claude sessions that the session has left, as by a rewind: those written last."""
+    left = [row for one, row in rows.items() if row.related and one not in (followed, target)]
+    left.sort(key=lambda row: row.mtime)
+    return [row.claude_session_id for row in left[-MOST_LEFT:]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Final
 
 import claude_agent_sdk
 
+from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from tests.double.roles import Role
 from tests.e2e.harness import Stack
 
@@ -91,3 +93,9 @@ def answers(stack: Stack) -> list[str]:
         for one in stack.asked()[-1]["messages"]
         if one["role"] == "assistant" and one["text"]
     ]
+
+
+def notes(stack: Stack) -> str:
+    """Notes in the newest request."""
+    said = "\n".join(one["text"] for one in stack.asked()[-1]["messages"] if one["role"] == "user")
+    return "".join(re.findall(f"<{NOTES_TAG}>.*?</{NOTES_TAG}>", said, re.DOTALL))

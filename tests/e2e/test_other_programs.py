@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import secrets
 import signal
 from collections.abc import AsyncIterator
@@ -16,12 +15,19 @@ from typing import Any, Final, cast
 import pytest
 
 from pykoclaw_acp.model import conversations
-from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from tests.double import files
 from tests.double.roles import PATIENCE, Role
 from tests.e2e.commands import done
 from tests.e2e.harness import Client, RpcError, Stack, script, text
-from tests.e2e.other_programs import answers, dispatch, name_of, open_terminal, row, terminal
+from tests.e2e.other_programs import (
+    answers,
+    dispatch,
+    name_of,
+    notes,
+    open_terminal,
+    row,
+    terminal,
+)
 from tests.waiting import eventually
 
 OLD: Final = "1a2b3c4d-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
@@ -42,12 +48,6 @@ async def run_task(stack: Stack, name: str, prompt: str, mode: str) -> None:
         created_at=files.LONG_AGO,
     )
     await Role.run(stack.data, stack.environment, "scheduler", "--claude", "--rounds", "1")
-
-
-def notes(stack: Stack) -> str:
-    """Notes in the newest request."""
-    said = "\n".join(one["text"] for one in stack.asked()[-1]["messages"] if one["role"] == "user")
-    return "".join(re.findall(f"<{NOTES_TAG}>.*?</{NOTES_TAG}>", said, re.DOTALL))
 
 
 async def shown(client: Client, session: str, words: str) -> None:

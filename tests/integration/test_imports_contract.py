@@ -14,6 +14,7 @@ from msgspec.structs import replace as changed
 
 from pykoclaw_acp.channel.frames import EventFrame, TurnEnded, TurnStarted
 from pykoclaw_acp.errors import Conflict, RowRefused
+from pykoclaw_acp.model.branches import Branch, Memory, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.prompt_text import Note
@@ -213,6 +214,27 @@ async def test_turns_are_told_unless_they_went_on(s: Subject) -> None:
     await s.imports.follow_transcript(session, "other", told=True)
     assert all(one.told for one in await s.imports.transcript_turns(session, 9))
     assert (await s.imports.known_transcripts(session)).followed == "other"
+
+
+async def test_rewound_turn_of_others_stays_told(s: Subject) -> None:
+    """Also if it goes on; one that began before the rewound prompt does not."""
+    session = await s.session()
+    said = UserMessage("t0", {"type": "text", "text": "Before"}, "terminal")
+    turns = [TranscriptTurn(f"t{n}", "claude", last_uuid=f"t{n}") for n in range(2)]
+    await s.imports.commit_piece(session, piece(("t0:0", said), turns=turns[:1]))
+    await s.journal.accept(turn := prompt(session))
+    epoch = await s.workers.next_epoch(session)
+    prompted = UserMessage("turn", {"type": "text", "text": "Rewound"})
+    await s.journal.dispatch(turn, epoch, [prompted])
+    await s.journal.record(session, epoch, [end(epoch, 1, "turn")], {"turn": DONE})
+    await s.imports.commit_piece(session, piece(("t1:0", HELLO), turns=turns[1:]))
+    point = RewindPoint("turn", 1, 1, Memory(Branch("claude", "t0")))
+    done = Rewound("turn", 1, [], None, None)
+    await s.branches.rewind(session, point, [], done, note=None, request_key=None)
+    await s.imports.commit_piece(session, piece(last={"t0": "e0", "t1": "e1"}))
+    found = {one.uuid: one for one in await s.imports.transcript_turns(session, 9)}
+    assert (found["t0"].told, found["t1"].told) == (False, True)
+    assert found["t1"].last_uuid == "e1"
 
 
 async def test_turns_name_the_prompt_that_told_them(s: Subject) -> None:

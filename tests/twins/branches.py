@@ -163,6 +163,10 @@ class MemoryBranchStore(MemoryStore):
             begin = tables.turns[point.turn_id].position
             for one in self._turns(session_id):
                 one.rewound |= not one.unfinished and one.position >= begin
+            place = self._first(tables.turns[point.turn_id]) or 1
+            for owner, uuid in tables.transcript_turns:
+                if owner == session_id and tables.sources.get((owner, f"{uuid}:0"), 0) >= place:
+                    tables.rewound_turns[owner, uuid] = None
             for key, turn in tables.transcript_turns.items():
                 if key[0] == session_id:
                     tables.transcript_turns[key] = replace(turn, told=True)

@@ -139,6 +139,7 @@ class MemoryDatabase:
     followed: dict[str, str] = field(default_factory=dict)  # Claude session, by session
     transcripts: dict[tuple[str, str], TranscriptRow] = field(default_factory=dict)
     transcript_turns: dict[tuple[str, str], TranscriptTurn] = field(default_factory=dict)
+    rewound_turns: dict[tuple[str, str], None] = field(default_factory=dict)  # of others
     told_by: dict[tuple[str, str], str] = field(default_factory=dict)  # note, by session and turn
     sources: dict[tuple[str, str], int] = field(default_factory=dict)  # seqs of imported events
     blobs: dict[str, bytes] = field(default_factory=dict)  # by hash

@@ -81,7 +81,8 @@ class MemoryImportStore(MemoryStore):
                 key = (session_id, uuid)
                 if key in tables.transcript_turns:
                     known = tables.transcript_turns[key]
-                    tables.transcript_turns[key] = replace(known, last_uuid=last, told=piece.told)
+                    told = piece.told or key in tables.rewound_turns
+                    tables.transcript_turns[key] = replace(known, last_uuid=last, told=told)
             for uuid, parent in piece.parents.items():
                 key = (session_id, uuid)
                 if key in tables.transcript_turns:
