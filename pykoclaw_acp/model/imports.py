@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -93,8 +93,9 @@ class ImportedPiece:
     row of the transcript after it.
 
     `last`: the newest entry of turns, also of earlier ones. Claude has to be told of these, unless
-    `told`. `parents`: new ones of turns, also of earlier ones. `written_at`: when the transcript was
-    last written, in ms since 1970.
+    `told`. `parents`: new ones of turns, also of earlier ones. `rewound`: turns that the user has rewound
+    in another program; Claude is told again what it was told with their prompts. `written_at`: when the
+    transcript was last written, in ms since 1970.
     """
 
     row: TranscriptRow
@@ -103,6 +104,7 @@ class ImportedPiece:
     last: dict[str, str] = field(default_factory=dict)
     parents: dict[str, str | None] = field(default_factory=dict)
     told: bool = False
+    rewound: Collection[str] = ()
     written_at: int = 0
 
 
@@ -113,6 +115,18 @@ class KnownTranscripts:
     followed: str | None
     rows: dict[str, TranscriptRow]
     has_turns: bool
+
+
+def rewound(
+    parents: Mapping[str, str | None], rewinds: Collection[tuple[str, str | None]]
+) -> set[str]:
+    """The turns that Claude has forgotten by rewinds, each from the newest turn to the one that stays."""
+    gone: set[str] = set()
+    for newest, kept in rewinds:
+        before = chain(parents, newest)
+        if kept is None or kept in before:
+            gone |= before - chain(parents, kept)
+    return gone
 
 
 def chain(parents: Mapping[str, str | None], head: str | None) -> set[str]:

@@ -97,6 +97,17 @@ def branched(note_id: str) -> list[Event]:
     return [note_event(f"branched-{note_id}", said)]
 
 
+def rewound_elsewhere(message_id: str, words: str, *, in_terminal: bool) -> Event:
+    """Says that the user has rewound the conversation in another program, to before the prompt that
+    begins with these words.
+    """
+    where = "in a terminal" if in_terminal else "in another program"
+    gone = (
+        f"Claude no longer remembers the conversation from “{words or '…'}” on, which stays above."
+    )
+    return note_event(f"rewound-{message_id}", f"(Rewound {where}: {gone})")
+
+
 def not_looked() -> list[Event]:
     """Says that turns of other programs may be missing."""
     said = (

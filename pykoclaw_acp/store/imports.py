@@ -12,6 +12,7 @@ from pykoclaw_acp.model.imports import (
     TranscriptRow,
     TranscriptTurn,
 )
+from pykoclaw_acp.store import notes
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import (
@@ -63,6 +64,20 @@ _LAST: Final = (  # in the transcript; of a turn that the service did not answer
 _RUNNING: Final = (
     f"SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND origin = {BACKGROUND}"  # noqa: S608  constant
     f" AND state IN {UNFINISHED} LIMIT 1"
+)
+
+_REWIND: Final = (
+    "UPDATE acp_transcript_turns SET rewound_at = ?, told = 1, told_by = NULL"
+    " WHERE acp_session_id = ? AND prompt_uuid = ? AND rewound_at IS NULL"
+)
+# Of ours, with those that Claude has begun after it. A fork's have the ids of its source's after its own.
+_REWIND_OWN: Final = (
+    "UPDATE acp_turns SET rewound_at = ? WHERE acp_session_id = ? AND rewound_at IS NULL"  # noqa: S608  constant
+    f" AND state NOT IN {UNFINISHED} AND (SELECT x.prompt_uuid FROM acp_turns t"
+    " JOIN acp_transcript_turns x ON x.acp_session_id = t.acp_session_id"
+    " AND x.prompt_uuid IN (t.turn_id, SUBSTR(t.turn_id, LENGTH(t.acp_session_id) + 2))"
+    " WHERE t.acp_session_id = acp_turns.acp_session_id AND t.position <= acp_turns.position"
+    " ORDER BY t.position DESC LIMIT 1) = ?"
 )
 
 
@@ -207,6 +222,10 @@ def piece(session_id: str, piece: ImportedPiece) -> Iterator[Statement]:
             "UPDATE acp_transcript_turns SET parent = ? WHERE acp_session_id = ? AND prompt_uuid = ?",
             (parent, session_id, uuid),
         )
+    for uuid in piece.rewound:
+        yield Statement(_REWIND, (now_ms(), session_id, uuid))
+        yield Statement(_REWIND_OWN, (now_ms(), session_id, uuid))
+        yield notes.give_again(uuid)
     if piece.events:
         at = min(piece.written_at or now_ms(), now_ms())
         yield Statement(

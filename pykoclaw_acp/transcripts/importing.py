@@ -15,7 +15,7 @@ import structlog
 
 from pykoclaw_acp.errors import RowRefused, StoreClosed
 from pykoclaw_acp.model.events import Event, UserMessage
-from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
+from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn, rewound
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.system import disks
@@ -71,6 +71,8 @@ class Import:
     record: SessionRecord
     running: Collection[str]
     found: AddedEvents
+    continued: Collection[str | None] = ()
+    """Claude sessions that the session may continue."""
 
     async def take_in(
         self,
@@ -113,7 +115,8 @@ class Import:
         hidden = self.record.pruned_upto > 0 and row.read_upto == 0
         row = replace(row, path=path, inode=look.inode)
         self.found.first_look |= row.read_upto == 0
-        scan = msgspec.structs.replace(await self._scan(row, look), only=only)
+        rewinds = claude_session_id in self.continued and self.record.branch is None
+        scan = msgspec.structs.replace(await self._scan(row, look), only=only, rewinds=rewinds)
         prompts = await self.store.scheduled_prompts(self.record.conversation_name)
         async with contextlib.aclosing(self._pieces(scan)) as pieces:
             async for piece in pieces:
@@ -223,8 +226,15 @@ class Import:
             for one in piece.turns
         ]
         earlier = {} if hidden else {k: last for k, last in piece.last.items() if k not in seen}
+        gone: set[str] = set()
+        if piece.rewinds:
+            known = await self.store.transcript_turns(self.record.session_id, ALL)
+            parents = {one.uuid: one.parent for one in (*known, *turns)} | piece.parents
+            gone = rewound(parents, piece.rewinds)
         logged = await self._log(
-            ImportedPiece(row, events, turns, earlier, piece.parents, told=told, written_at=at)
+            ImportedPiece(
+                row, events, turns, earlier, piece.parents, told=told, rewound=gone, written_at=at
+            )
         )
         self.record.prompted = self.record.prompted or bool(events)
         self.found.add(logged)

@@ -20,6 +20,7 @@ from pykoclaw_acp.transcripts.content import failure, stopped, user_messages
 from pykoclaw_acp.transcripts.entries import Entry
 from pykoclaw_acp.transcripts.newest_plans import without_old_plans
 from pykoclaw_acp.transcripts.origins import of_terminal
+from pykoclaw_acp.transcripts.rewinds import Rewinds
 from pykoclaw_acp.transcripts.state import (
     MOST_CALLS,
     MOST_NAME,
@@ -54,6 +55,7 @@ class TranscriptReader:
         self._own = frozenset(scan.own)
         self._answers = Answers(scan, descriptor, upto)
         self._state = restored(scan.state)
+        self._rewinds = Rewinds(scan, descriptor, upto, self._state)
         self._seen = Seen(self._state.entries())
         self._parents = self._state.parents()
         self._searches = 0
@@ -122,13 +124,16 @@ class TranscriptReader:
         if entry.type == "custom-title":
             self._renamed(entry.custom_title or "")
         elif entry.type == "last-prompt":
-            self._state.note_leaf(entry.leaf_uuid)
+            self._rewinds.note(entry)
         if entry.uuid is None or entry.is_sidechain or entry.uuid in self._seen:
             return True
         self._state.damaged = False
+        newest, place = self._state.resumed(), len(self._piece.events)
         parent = self._parent_turn(entry, line)
-        if not self._assign(entry, parent, line):
+        rewind = self._rewinds.before(entry, newest, parent, line)
+        if rewind == "open" or not self._assign(entry, parent, line):
             return False
+        self._rewinds.add(rewind, self._piece, place)
         self._seen.add(entry.uuid)
         return True
 
@@ -155,7 +160,8 @@ class TranscriptReader:
         if self._state.damaged or found is None or found.owner != "other":
             return
         self._state.damaged = True
-        self._tell(turn, f"damaged-{line.begin}", self._said(f"damaged-{line.begin}", DAMAGED))
+        source = f"damaged-{line.begin}"
+        self._tell(turn, source, self._translation.say("text", source, DAMAGED))
 
     def _parent_turn(self, entry: Entry, line: lines.Line) -> str:
         """The turn of the entry's parent; that of the newest entry if the parent is missing."""
@@ -226,6 +232,7 @@ class TranscriptReader:
         uuid = str(entry.uuid)
         turn = OpenTurn(owner, after=self._scan.known.get(uuid), parent=parent)
         turn.aside = self._state.lacks_answer(parent, entry.parent)
+        self._rewinds.begin(turn, entry)
         self._state.begin(uuid, turn)
         self._newer(uuid, turn, uuid)
         seen = SeenTurn(uuid, parent or None, owner == "own", background)
@@ -278,7 +285,7 @@ class TranscriptReader:
     def _assistant(self, turn: str, entry: Entry) -> list[Event]:
         found = entries.message(entry)
         if found is None:
-            return self._said(f"damaged-{entry.uuid}", DAMAGED)
+            return self._translation.say("text", f"damaged-{entry.uuid}", DAMAGED)
         if entry.is_api_error_message:
             return [failure(entry, found.text)]
         if found.model == "<synthetic>":
@@ -337,9 +344,6 @@ class TranscriptReader:
             if call in translation.running and call not in translation.background
         ]
         self._tell(turn, f"{uuid}-before", self._translation.end_these(open_calls))
-
-    def _said(self, message_id: str, text: str) -> list[Event]:
-        return self._translation.say("text", message_id, text)
 
     def _tell(self, turn: str, source: str, events: Sequence[Event]) -> None:
         for n, event in enumerate(events):

@@ -34,7 +34,8 @@ class OpenTurn(msgspec.Struct, omit_defaults=True):
     """A turn that entries may still be added to; `after`: what follows this entry is new; `parent`:
     the turn that it continues, `aside`: from where the answer of that is not.
 
-    `answer`: id of Claude's newest message in it; `before`: recent entries that do not follow that.
+    `answer`: id of Claude's newest message in it; `before`: recent entries that do not follow that;
+    `words`: how its prompt begins.
     """
 
     owner: Owner
@@ -44,6 +45,7 @@ class OpenTurn(msgspec.Struct, omit_defaults=True):
     answer: str = ""
     before: list[str] = []
     aside: bool = False
+    words: str = ""
 
 
 class OpenCall(msgspec.Struct, omit_defaults=True):
@@ -129,6 +131,7 @@ class State(msgspec.Struct, omit_defaults=True):
     head: str = NO_TURN
     leaf: str = NO_TURN  # the turn with the entry that the CLI has noted last as the end
     leaf_aside: bool = False  # which does not follow that turn's answer
+    rewound: bool = False  # by another program, since the newest prompt
     calls: dict[str, OpenCall] = {}
     over: list[str] = []  # calls whose ids a service may use again
     tasks: dict[str, PlanEntry] = {}
@@ -190,6 +193,16 @@ class State(msgspec.Struct, omit_defaults=True):
             passed.add(turn)
             turn, aside = self.turns[turn].parent, self.turns[turn].aside
         return self.leaf if self.leaf in self.turns else self.head
+
+    def since(self, turn: str, earlier: str) -> list[OpenTurn]:
+        """The turns that come after `earlier` and lead to `turn`, the newest first, as far as they are
+        known; none if it is certain that `earlier` does not lead there.
+        """
+        found: dict[str, OpenTurn] = {}
+        while turn != earlier and turn in self.turns and turn not in found:
+            found[turn] = self.turns[turn]
+            turn = found[turn].parent
+        return [] if NO_TURN == turn != earlier else [*found.values()]
 
     def parents(self) -> dict[str, str]:
         """The turns that lack the answer of the turn that they continue, or of one before that; and

@@ -119,7 +119,7 @@ class ImportedTranscripts:
         before = self._seen.pop(session, None)
         added = self._added.setdefault(session, AddedEvents())
         known = await self._store.known_transcripts(session)
-        look = Import(self._store, self.readers, record, own, added)
+        look = Import(self._store, self.readers, record, own, added, (known.followed, target))
         rows, complete = dict(known.rows), True
         try:
             followed = await self._import(look, known, rows, target)

@@ -34,6 +34,8 @@ class Scan(msgspec.Struct, tag="scan", omit_defaults=True):
     """A piece for each line, so that one which ends the process is known by its place."""
     skip_first: bool = False
     """The first line has ended the process."""
+    rewinds: bool = True
+    """Rewinds that are noted here count: the session continues this Claude session."""
     only: str | None = None
     """Entries that name another Claude session are left out; None: they are not."""
     plans: str = ""
@@ -62,7 +64,8 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
 
     `events`: each with its source, unique in the transcript. `last`: newest entry of each turn of
     others. `parents`: turns that do not have all of the turn that they continue, and after which turn
-    they have everything. `head`: the turn that Claude goes on from. `continued`: another program has run a
+    they have everything. `rewinds`: of each rewind that another program did, the newest turn before it,
+    and the newest one that stays. `head`: the turn that Claude goes on from. `continued`: another program has run a
     command, such as `/compact`, after a turn of ours. `done`: nothing follows for now.
     """
 
@@ -73,6 +76,7 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     turns: list[SeenTurn] = []
     last: dict[str, str] = {}
     parents: dict[str, str | None] = {}
+    rewinds: list[tuple[str, str | None]] = []
     head: str | None = None
     continued: bool = False
     done: bool = False

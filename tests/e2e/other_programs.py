@@ -54,9 +54,11 @@ async def in_terminal(stack: Stack, prompt: str, *options: str) -> str:
 
 
 @asynccontextmanager
-async def open_terminal(stack: Stack, session: str) -> AsyncIterator[Callable[[str], None]]:
+async def open_terminal(
+    stack: Stack, session: str, *, rewound_to: str | None = None
+) -> AsyncIterator[Callable[[str], None]]:
     """`claude --resume` in a terminal, which has read the transcript and waits for prompts; gives
-    what sends one.
+    what sends one. `rewound_to`: a prompt, with all that follows it, was rewound there.
     """
     process = await asyncio.create_subprocess_exec(
         BUNDLED, "-p", "--input-format", "stream-json", "--output-format", "stream-json",
@@ -77,6 +79,12 @@ async def open_terminal(stack: Stack, session: str) -> AsyncIterator[Callable[[s
         send(type="control_request", request_id="1", request={"subtype": "initialize"})
         async with asyncio.timeout(120):
             assert b"control_response" in await stdout.readline()
+            if rewound_to is not None:
+                asked = {"subtype": "rewind_conversation", "target_message_uuid": rewound_to}
+                send(type="control_request", request_id="2", request=asked)
+                while b"control_response" not in (line := await stdout.readline()):
+                    assert line
+                assert b'"rewound":true' in line
         yield say
         stdin.close()
         await asyncio.wait_for(process.wait(), 120)

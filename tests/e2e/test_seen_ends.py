@@ -8,10 +8,12 @@ from typing import Any, Final
 
 import pytest
 
+from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from pykoclaw_acp.system.turn_lock import TurnLock
 from tests.e2e.harness import RpcError, Stack, script, text
 from tests.e2e.harness.seen import seen, seen_again
-from tests.e2e.other_programs import dispatch, name_of
+from tests.e2e.other_programs import answers, dispatch, name_of, open_terminal
+from tests.e2e.rewinds import front
 
 EARLY: Final = "**This turn ended early.**"
 
@@ -89,6 +91,35 @@ async def test_wait_and_work_of_others_are_told(stack: Stack) -> None:
     await client.prompt(session, text("Last."))
     assert "at the same time" in client.text(session)
     await seen_again(stack, client, session)
+
+
+@pytest.mark.long
+async def test_rewind_in_a_terminal_stays(stack: Stack) -> None:
+    """Claude is not told of what the user has rewound there, nor when the user rewinds here later."""
+    client = await front(stack)
+    session = await client.new(stack.work)
+    for words in ("First.", "Second."):
+        await client.prompt(session, text(words))
+    (_, second) = stack.rows(
+        "SELECT turn_id FROM acp_turns WHERE acp_session_id = ? ORDER BY position", session
+    )
+    async with open_terminal(stack, session, rewound_to=second["turn_id"]) as say:
+        say(text("Theirs."))
+        await client.until(lambda: "Theirs." in client.text(session))
+    before, _, after = client.text(session).partition("(Rewound in a terminal: ")
+    assert ("Second." in before, "Theirs." in after) == (True, True)
+    for words in ("Third.", "Fourth."):
+        await client.prompt(session, text(words))
+        assert answers(stack) == ["First.", "Theirs."]
+        assert NOTES_TAG not in str(stack.asked()[-1]["messages"])
+        await client.call("_pykoclaw.dev/rewind", session=session, files=False)
+    assert "at the same time" not in client.text(session)
+    live = client.text(session)
+    await client.close()
+    await stack.end_daemon()
+    again = await stack.front()
+    await again.load(session, stack.work)
+    assert again.text(session) == live
 
 
 def _states(shown: list[dict[str, Any]]) -> list[str]:

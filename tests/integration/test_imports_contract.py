@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
-from pykoclaw_acp.channel.frames import EventFrame, TurnEnded, TurnStarted
+from pykoclaw_acp.channel.frames import EventFrame, Numbered, TurnEnded, TurnStarted
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.branches import Branch, Memory, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
@@ -253,6 +253,34 @@ async def test_turns_name_the_prompt_that_told_them(s: Subject) -> None:
     assert await told() == [(True, "turn"), (False, None)]
     await s.imports.follow_transcript(session, "other", told=True)
     assert await told() == [(True, None), (True, None)]
+
+
+async def test_rewound_turns_are_forgotten_not_told(s: Subject) -> None:
+    """With what their prompts had told Claude, and what Claude began by itself after them."""
+    session, note = await s.session(), Note("note", "You have no record of these turns.")
+    _, epoch = await s.running(session, "t0")
+    await s.journal.record(session, epoch, [end(epoch, 2, "t0")], {"t0": DONE})
+    await s.journal.add_note(session, note)
+    await s.journal.accept(turn := prompt(session, "t1"))
+    await s.journal.dispatch(turn, epoch, [], [note])
+    frames: list[Numbered] = [
+        TurnStarted(epoch=epoch, n=3, turn_id="t1"),
+        end(epoch, 4, "t1"),
+        TurnStarted(epoch=epoch, n=5, turn_id="b1", background=True),
+        end(epoch, 6, "b1"),
+    ]
+    await s.journal.record(session, epoch, frames, {"t1": DONE, "b1": DONE})
+    turns = [TranscriptTurn(f"t{n}", "claude", own=n < 2, last_uuid="e1") for n in range(4)]
+    await s.imports.commit_piece(session, piece(turns=turns))
+    await s.imports.mark_told(session, [("t3", "e1")], "note")
+    assert await s.journal.pending_notes(session) == []
+    gone = {"t1", "t2", "t3"}
+    await s.imports.commit_piece(session, piece(last={"t2": "e2"}, rewound=gone))
+    found = await s.imports.transcript_turns(session, 9)
+    assert [(one.told, one.told_in) for one in found] == [(False, None), *[(True, None)] * 3]
+    assert await s.journal.pending_notes(session) == [note]
+    assert await s.journal.forgotten(session) - gone == {"b1"}
+    assert "t1" in await s.journal.forgotten(session)
 
 
 async def test_prompts_of_tasks_are_known_by_conversation(s: Subject) -> None:

@@ -20,6 +20,7 @@ import msgspec
 import pytest
 
 from pykoclaw_acp.errors import InternalError, StoreClosed, StoreUnavailable
+from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.events import Event, Text, UserMessage
 from pykoclaw_acp.model.imports import Imported, ImportedPiece, RowStanding
 from pykoclaw_acp.model.log import Logged
@@ -487,6 +488,29 @@ async def test_branch_is_told_until_it_is_noted(p: Place) -> None:
     await other.note_told("one")
     assert (await p.look(other)).digest is None
     assert (await p.look(p.transcripts())).digest is None
+
+
+@pytest.mark.parametrize("branching", [False, True])
+async def test_rewound_branch_is_not_told(p: Place, *, branching: bool) -> None:
+    """Unless our next Claude session is to branch off elsewhere."""
+    turns(p.transcript, 1)
+    fork = p.transcript.head
+    await p.look()
+    await p.store.follow_transcript("one", CLAUDE, told=False)
+    p.transcript.prompt("wrong", "x1")
+    p.transcript.say("wrong answer")
+    await p.look()
+    cut = {"leafUuid": fork, "explicit": True, "rewound": True, "cutUuid": "x1"}
+    p.transcript.raw(json.dumps({"type": "last-prompt", **cut}) + "\n")
+    p.transcript.prompt("right", "x2", parentUuid=fork)
+    p.transcript.say("right answer")
+    record = await p.s.journal.find("one")
+    assert record is not None
+    record.branch = Branch(CLAUDE, fork) if branching else None
+    found = await p.made[-1].take_in(record, CLAUDE, own=())
+    assert (found.digest is not None) is branching
+    assert any("Rewound" in one for one in await p.log()) is not branching
+    assert (await p.s.journal.forgotten("one") == {"x1"}) is not branching
 
 
 @pytest.mark.parametrize("goes_on", ["ours", "theirs"])

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from pykoclaw_acp.errors import RowRefused
+from pykoclaw_acp.model.contexts import entry_uuid
 from pykoclaw_acp.model.events import Text, Thinking, ToolStarted, size
 from pykoclaw_acp.model.imports import ImportedPiece, KnownTranscripts, TranscriptTurn
 from pykoclaw_acp.model.log import Logged
@@ -88,6 +89,7 @@ class MemoryImportStore(MemoryStore):
                 if key in tables.transcript_turns:
                     known = tables.transcript_turns[key]
                     tables.transcript_turns[key] = replace(known, parent=parent)
+            self._rewind(session_id, piece.rewound)
             if any((session_id, source) in tables.sources for source, _ in piece.events):
                 raise RowRefused("an event that was imported before")
             seqs = tables.log(session_id, None, [event for _, event in piece.events])
@@ -101,6 +103,22 @@ class MemoryImportStore(MemoryStore):
             ]
 
         return await self.database.write(commit, patient=True)
+
+    def _rewind(self, session_id: str, rewound: Collection[str]) -> None:
+        tables = self.database
+        for uuid in rewound:
+            if (session_id, uuid) in tables.transcript_turns:
+                known = tables.transcript_turns[session_id, uuid]
+                tables.transcript_turns[session_id, uuid] = replace(known, told=True)
+                tables.told_by.pop((session_id, uuid), None)
+            tables.give_notes_again(uuid)
+        turns = [one for one in tables.turns.values() if one.session_id == session_id]
+        gone = False
+        for one in sorted(turns, key=lambda one: one.position):
+            uuid = entry_uuid(one.turn_id)
+            if (session_id, uuid) in tables.transcript_turns:
+                gone = uuid in rewound
+            one.rewound |= gone and not one.unfinished
 
     async def follow_transcript(
         self, session_id: str, claude_session_id: str, *, told: bool

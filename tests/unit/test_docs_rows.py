@@ -36,6 +36,7 @@ SETTINGS: Final = f"{MEANWHILE} test_settings_claude_leaves_out_are_named_until_
 ENDS: Final = "e2e/test_seen_ends.py"
 EARLY: Final = f"{ENDS} test_answer_that_service_stops_says_so"
 BESIDE: Final = f"{ENDS} test_wait_and_work_of_others_are_told"
+REWOUND: Final = f"{ENDS} test_rewind_in_a_terminal_stays"
 OFFERS: Final = "e2e/test_seen_offers.py"
 OFFERED: Final = f"{OFFERS} test_commands_and_models_are_offered_again"
 WEB: Final = "e2e/test_seen_tools.py test_web_results_are_shown_live_and_again"
@@ -88,6 +89,7 @@ SHOWN_BY: Final[dict[str, str]] = {
     "a turn is cancelled, also by another program": STOPS,
     "a prompt waits for another program's turn": BESIDE,
     "another program was at work at the same time": BESIDE,
+    "the user has rewound the conversation elsewhere, as by Esc Esc": REWOUND,
     "the CLI or its worker dies": f"{BACKGROUND} test_what_dies_with_its_worker_says_so",
     "the daemon dies together with the worker": f"{ENDS} test_turn_lost_with_daemon_and_worker_says_so",
     "a wait for its service ([below](#waits-and-compactions))": ANEW,
