@@ -2,7 +2,8 @@
 
 The log keeps everything, with a note. Files are put back by the CLI, from the copies that it made
 before it changed them; Claude forgets when it is prompted next, by a Claude session that branches
-off there. Files come first: what was done of them can be done again, if the server dies in between.
+off there. Which files it is about is stored first, then they are put back, then the rest is stored: if
+the server dies in between, the same can be done again, and the log says what was done.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ class Rewinding:
         Claude knows. `dry`: only say what would change. `given`: by who asks, for a worker. A request that is sent
         again under its key is done once, and one that is given up is done whole or not at all.
 
-        Raises InvalidRequest while a turn runs, or if files were wanted and cannot be put back; then
-        nothing was changed. Also as `BranchStore.rewind_point`.
+        Raises InvalidRequest while a turn runs, or if files were wanted and cannot be put back, and
+        StoreUnavailable; then nothing was changed. Also as `BranchStore.rewind_point`.
         """
         begun = asyncio.Event()
         rewinding = self._rewind(
@@ -104,6 +105,8 @@ class Rewinding:
             done = None if request_key is None else await self._store.rewound(request_key)
             if done is not None:
                 return done
+            if not dry:
+                self._store.require_writable()
             _require_idle(session)
             await session.idle()
             # A turn that an answer begins waits.
@@ -121,13 +124,35 @@ class Rewinding:
                 if rewound.files_error is not None:
                     raise InvalidRequest(_REFUSED.format(rewound.files_error))
                 _require_idle(session)
+                self._store.require_writable()  # it may have failed meanwhile
                 begun.set()
-                if rewound.files:
-                    await self._put_back(session, point, given)
-                    deleted = await asyncio.to_thread(_gone, rewound.files)
-                    rewound = dataclasses.replace(rewound, deleted=deleted)
-                await self._forget(session, point, rewound, request_key)
+                if files:
+                    rewound = await self._restore(session, point, rewound, given)
+                await self._forget(session, point, rewound, request_key, files=files)
         return rewound
+
+    async def _restore(
+        self,
+        session: Session,
+        point: RewindPoint,
+        rewound: Rewound,
+        given: ClientEnvironment | None,
+    ) -> Rewound:
+        """Put files back. Those that a rewind to this place has begun with before the daemon died, or
+        the database could not be written, are its files as well.
+        """
+        differing = rewound.files
+        before = await self._store.begun_rewind(session.id)
+        if before is not None and before.turn_id == point.turn_id:
+            more = [one for one in before.files if one not in differing]
+            rewound = dataclasses.replace(before, turns=rewound.turns, files=[*differing, *more])
+        if differing:
+            await self._store.begin_rewind(session.id, rewound)
+            await self._put_back(session, point, given)
+        if not rewound.files:
+            return rewound
+        deleted = await asyncio.to_thread(_gone, rewound.files)
+        return dataclasses.replace(rewound, deleted=deleted)
 
     async def _put_back(
         self, session: Session, point: RewindPoint, given: ClientEnvironment | None
@@ -145,16 +170,22 @@ class Rewinding:
         crash_points.reached("files_put_back")
 
     async def _forget(
-        self, session: Session, point: RewindPoint, rewound: Rewound, request_key: str | None
+        self,
+        session: Session,
+        point: RewindPoint,
+        rewound: Rewound,
+        request_key: str | None,
+        *,
+        files: bool,
     ) -> None:
         async with session.between_turns():  # Claude may have begun one by itself
             await self._workers.stop(session.id)
         context = session.others.context
         note = await context.note_at(point.upto, point.memory, f"rewound-{point.turn_id}")
         following = await session.log.read_after(point.upto, MOST_BEFORE)
-        said = _note(
-            point, rewound, _words([one.event for one in following]), summary=note is not None
-        )
+        words = _words([one.event for one in following])
+        left = _NO_FILE if files else _LEFT_ALONE
+        said = _note(point, rewound, words, left, summary=note is not None)
         said += await context.without_tasks()
         seqs = await self._store.rewind(
             session.id, point, said, rewound, note=note, request_key=request_key
@@ -231,6 +262,7 @@ _NOTHING: Final[dict[str, Any]] = {"canRewind": True}
 
 
 _NO_FILE: Final = "No file was changed."
+_LEFT_ALONE: Final = "Files were left as they are."
 _SUMMARY: Final = "It gets a summary of what came before."
 _STAYS: Final = "Mode, model and lasting permission rules stay."
 
@@ -268,9 +300,13 @@ def _words(following: Sequence[Event | None]) -> str:
     return "…"
 
 
-def _note(point: RewindPoint, rewound: Rewound, words: str, *, summary: bool) -> list[Event]:
-    """What the log says of it. What was rewound before may stand above, too: turns are not counted."""
-    files = files_now(len(rewound.files), rewound.deleted or []) if rewound.files else _NO_FILE
+def _note(
+    point: RewindPoint, rewound: Rewound, words: str, left: str, *, summary: bool
+) -> list[Event]:
+    """What the log says of it; `left`: where it has no files. What was rewound before may stand above,
+    too: turns are not counted.
+    """
+    files = files_now(len(rewound.files), rewound.deleted or []) if rewound.files else left
     lacks = f" {_SUMMARY}" if summary else ""
     gone = f"Claude no longer remembers the conversation from “{words}” on, which stays above."
     text = f"(Rewound: {gone}{lacks} {files} {_STAYS})"

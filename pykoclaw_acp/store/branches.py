@@ -247,6 +247,19 @@ async def rewound(database: Database, request_key: str) -> Rewound | None:
     return msgspec.json.decode(found[0][0], type=Rewound) if found else None
 
 
+def begun(session_id: str) -> str:
+    """The key of a rewind of the session that is not done; that of a request is another one."""
+    return f"begun {session_id}"
+
+
+def begin_rewind(session_id: str, planned: Rewound) -> Statement:
+    """A rewind is about to change this."""
+    return Statement(
+        "INSERT OR REPLACE INTO acp_rewinds (request_key, acp_session_id, result) VALUES (?, ?, ?)",
+        (begun(session_id), session_id, msgspec.json.encode(planned).decode()),
+    )
+
+
 def rewind(
     session_id: str, point: RewindPoint, done: Rewound, note: Note | None, request_key: str | None
 ) -> Iterator[Statement]:
@@ -258,6 +271,7 @@ def rewind(
             "INSERT INTO acp_rewinds (request_key, acp_session_id, result) VALUES (?, ?, ?)",
             (request_key, session_id, msgspec.json.encode(done).decode()),
         )
+    yield Statement("DELETE FROM acp_rewinds WHERE request_key = ?", (begun(session_id),))
     at = time.time_ns() // 1_000_000
     yield Statement(_REWIND, (at, session_id, point.turn_id))
     yield Statement(_REWIND_IMPORTED, (at, session_id, session_id, point.turn_id))

@@ -91,6 +91,7 @@ async def test_methods_are_done_once_whenever_the_daemon_dies(stack: Stack) -> N
                     source,
                 )[2]["turn_id"]
                 done = await _rewind(client, source, message=message)
+                assert (done["files"], done["deleted"]) == ([str(made)], [])
             else:  # without a message: the newest prompt, which one more rewind would not find again
                 done = await _rewind(client, source)
             assert done["turns"] == turns

@@ -347,6 +347,17 @@ async def test_branch_ends_with_next_turn_of_claude(s: Subject) -> None:
     )
 
 
+async def test_begun_rewind_is_known_until_done(s: Subject) -> None:
+    await three(s)
+    assert await s.branches.begun_rewind("one") is None
+    for planned in (DONE, Rewound("c", 1, ["a"], 1, None)):
+        await s.branches.begin_rewind("one", planned)
+        assert await s.branches.begun_rewind("one") == planned
+    assert await s.branches.begun_rewind("two") is None
+    await rewound_to(s)
+    assert await s.branches.begun_rewind("one") is None
+
+
 async def test_request_rewinds_once(s: Subject) -> None:
     await three(s)
     assert await s.branches.rewound("f:1") is None

@@ -12,8 +12,9 @@ from uuid import uuid4
 import pytest
 
 from pykoclaw_acp.channel.options import McpServer
-from pykoclaw_acp.errors import InvalidRequest, StoreClosed
+from pykoclaw_acp.errors import InvalidRequest, StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Event, Plan, PlanEntry, Text, ToolEnded, ToolStarted
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.prompt_text import Note
@@ -101,7 +102,10 @@ async def test_note_names_prompt_also_after_earlier_rewind(tmp_path: Path) -> No
         await rewinding(r).rewind(session, turns[2].id, files=False, dry=False)
         (note,) = await r.journal.read(session.id, before, 10)
         assert isinstance(note.event, Text)
-        assert "the conversation from “say 2” on, which stays above. No file" in note.event.text
+        assert (
+            "the conversation from “say 2” on, which stays above. Files were left"
+            in note.event.text
+        )
         turns = (await overview.details(r.database, session.id)).turns
         assert [one.rewound_at is not None for one in turns] == [True, True, True, False]
 
@@ -498,3 +502,71 @@ async def test_cancelled_rewind_is_whole_or_undone(
         else:
             await eventually(lambda: session.record.branch == Branch(""))
             assert copies.asked == [True, False, True]
+
+
+@pytest.mark.parametrize("files", [True, False])
+async def test_nothing_changes_while_database_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, files: bool
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await at_rest(r)
+        copies = Copies(["a"])
+        monkeypatch.setattr(session.requests, "rewind_files", copies)
+        condition = r.database.condition
+        monkeypatch.setattr(condition, "recovered", lambda: None)  # the file is fine
+        condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
+        with pytest.raises(StoreUnavailable):
+            async with asyncio.timeout(10):
+                await rewinding(r).rewind(session, None, files=files, dry=False)
+        assert copies.asked == []
+        assert r.pool.is_live(session.id)
+        monkeypatch.undo()
+        condition.recovered()
+
+
+async def test_lock_met_before_files_changes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a lock that nothing has met yet."""
+    async with rig(tmp_path) as r:
+        session = await at_rest(r)
+        condition = r.database.condition
+        asked: list[bool] = []
+
+        async def rewind_files(turn_id: str, epoch: int, *, dry: bool) -> dict[str, Any]:
+            asked.append(dry)
+            condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
+            return {"canRewind": True, "filesChanged": ["a"]}
+
+        monkeypatch.setattr(session.requests, "rewind_files", rewind_files)
+        with pytest.raises(StoreUnavailable):
+            async with asyncio.timeout(10):
+                await rewinding(r).rewind(session, None, files=True, dry=False)
+        assert asked == [True]
+
+
+async def test_rewind_that_goes_on_knows_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a rewind has put back before the daemon died is in the note, and in the answer."""
+    async with rig(tmp_path) as r:
+        session = await at_rest(r)
+        paths = [str(tmp_path / "gone"), str(tmp_path / "kept")]
+        (tmp_path / "kept").touch()
+        copies = Copies(paths)
+        monkeypatch.setattr(session.requests, "rewind_files", copies)
+
+        class Dying(SqlBranchStore):
+            async def rewind(self, *_: Any, **__: Any) -> list[int]:
+                raise StoreClosed
+
+        dying = Rewinding(Dying(r.database), r.pool)
+        for _ in range(2):
+            with pytest.raises(StoreClosed):
+                await dying.rewind(session, None, files=True, dry=False)
+        done = await rewinding(r).rewind(session, None, files=True, dry=False)
+        assert (sorted(done.files), done.deleted) == (paths, paths[:1])
+        assert copies.asked.count(False) == 1
+        (said,) = [one.event for one in await session.log.read_after(session.last_seq - 1, 1)]
+        assert isinstance(said, Text)
+        assert "1 file was put back; 1 file that did not exist then was deleted." in said.text

@@ -144,6 +144,12 @@ class MemoryBranchStore(MemoryStore):
     async def rewound(self, request_key: str) -> Rewound | None:
         return self.database.read().rewinds.get(request_key)
 
+    async def begin_rewind(self, session_id: str, planned: Rewound) -> None:
+        await self.database.write(lambda: self.database.begun_rewinds.update({session_id: planned}))
+
+    async def begun_rewind(self, session_id: str) -> Rewound | None:
+        return self.database.read().begun_rewinds.get(session_id)
+
     async def rewind(
         self,
         session_id: str,
@@ -160,6 +166,7 @@ class MemoryBranchStore(MemoryStore):
                 if request_key in tables.rewinds:
                     raise RowRefused(request_key)
                 tables.rewinds[request_key] = done
+            tables.begun_rewinds.pop(session_id, None)
             begin = tables.turns[point.turn_id].position
             for one in self._turns(session_id):
                 one.rewound |= not one.unfinished and one.position >= begin

@@ -159,6 +159,7 @@ class MemoryDatabase:
     found_folders: dict[str, str] = field(default_factory=dict)  # digests
     workers: dict[tuple[str, int], WorkerRecord] = field(default_factory=dict)  # by epoch
     rewinds: dict[str, Rewound] = field(default_factory=dict)  # by request
+    begun_rewinds: dict[str, Rewound] = field(default_factory=dict)  # by session
     forks: dict[str, ForkedAt] = field(default_factory=dict)  # by session
 
     async def write(self, change: Callable[[], T], *, patient: bool = False) -> T:

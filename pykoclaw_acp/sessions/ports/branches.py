@@ -32,6 +32,12 @@ class BranchStore(Store, Protocol):
     async def rewound(self, request_key: str) -> Rewound | None:
         """What the rewind of this request has changed; None if there was none."""
 
+    async def begin_rewind(self, session_id: str, planned: Rewound) -> None:
+        """Keep, durably, what a rewind is about to change, until one of the session is done."""
+
+    async def begun_rewind(self, session_id: str) -> Rewound | None:
+        """What a rewind of the session that is not done was about to change; None if there is none."""
+
     async def rewind(
         self,
         session_id: str,

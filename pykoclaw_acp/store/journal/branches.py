@@ -30,6 +30,14 @@ class SqlBranchStore(SqlStore):
         """What the rewind of this request has changed."""
         return await branches.rewound(self._database, request_key)
 
+    async def begin_rewind(self, session_id: str, planned: Rewound) -> None:
+        """Keep what a rewind is about to change."""
+        await self._commit(Unit((branches.begin_rewind(session_id, planned),), durable=True))
+
+    async def begun_rewind(self, session_id: str) -> Rewound | None:
+        """What a rewind of the session that is not done was about to change."""
+        return await branches.rewound(self._database, branches.begun(session_id))
+
     async def rewind(
         self,
         session_id: str,
