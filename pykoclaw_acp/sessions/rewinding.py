@@ -192,9 +192,9 @@ class Rewinding:
         )
         crash_points.reached("session_rewound")
         session.log.committed(seqs, None, said)
-        session.permissions.withdraw_parked()
         session.record.branch = point.branch
         self._workers.set_resume(session.id, session.record.claude_session_id, point.branch)
+        session.permissions.withdraw_parked(await self._store.parked(session.id))
         log.info("Session rewound", action="session_rewound", session=session.id, turns=point.turns)
 
     async def _files(

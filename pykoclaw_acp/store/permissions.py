@@ -132,10 +132,11 @@ def settle_parked(settled: Settlement, turn_id: str) -> Statement:
 
 
 def interrupt_parked(session_id: str) -> Statement:
-    """Settle the parked requests of a session: what they were about is taken back."""
+    """Settle the parked requests of a session's rewound turns: what they were about is taken back."""
     return Statement(
         "UPDATE acp_permissions SET outcome = ?, answered_at = ?"
-        " WHERE acp_session_id = ? AND outcome IS NULL AND policy = ?",
+        " WHERE acp_session_id = ? AND outcome IS NULL AND policy = ? AND NOT EXISTS (SELECT 1"
+        " FROM acp_turns t WHERE t.turn_id = acp_permissions.turn_id AND t.rewound_at IS NULL)",
         (RequestOutcome.INTERRUPTED, now_ms(), session_id, RequestPolicy.PARKED),
     )
 

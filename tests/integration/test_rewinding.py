@@ -196,6 +196,22 @@ async def test_nothing_goes_on_with_what_was_rewound(tmp_path: Path) -> None:
             await r.sessions.requests.decide("q1", "allow_once", "cli", "", ("Red", "Small"))
 
 
+async def test_question_of_earlier_turn_still_waits(tmp_path: Path) -> None:
+    """One without a worker, of a turn that was not rewound: Claude remembers it."""
+    async with asking_rig(tmp_path, "park") as r:
+        asking = await park(r, questions=BOTH)
+        session = asking.session
+        await session.idle()
+        await r.run(session, "say 1")
+        person = Person()
+        session.subscribe(person, 0)
+        await eventually(lambda: person.ids == ["q1"])
+        await rewinding(r).rewind(session, None, files=False, dry=False)
+        assert session.permissions.pending_ids == ["q1"]
+        assert person.withdrawn == []
+        await r.sessions.requests.decide("q1", "allow_once", "cli", "", ("Red", "Small"))
+
+
 async def test_it_is_refused_while_a_turn_runs(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, worker = await hanging(r)

@@ -208,12 +208,22 @@ class MemoryBranchStore(MemoryStore):
             if summary and owner == session_id and note_id not in tables.carriers:
                 del tables.notes[note_id]
 
+    async def parked(self, session_id: str) -> set[str]:
+        return {
+            ask_id
+            for ask_id, one in self.database.read().requests.items()
+            if one.session_id == session_id
+            and one.policy == RequestPolicy.PARKED
+            and one.outcome is None
+        }
+
     def _interrupt(self, session_id: str) -> None:
-        """What parked requests were about is taken back."""
+        """What parked requests of rewound turns were about is taken back."""
         requests = self.database.requests
         for ask_id, one in requests.items():
             mine = one.session_id == session_id and one.policy == RequestPolicy.PARKED
-            if mine and one.outcome is None:
+            turn = self.database.turns.get(one.request.turn_id)
+            if mine and one.outcome is None and (turn is None or turn.rewound):
                 requests[ask_id] = replace(one, outcome=RequestOutcome.INTERRUPTED)
 
     async def open_tools(self, session_id: str, upto: int) -> OpenTools:

@@ -147,10 +147,10 @@ class Broker:
         else:
             self._withdraw(one)
 
-    def withdraw_parked(self) -> None:
-        """Close the parked requests, whose rows are settled already."""
-        for one in list(self._pending.values()):
-            if one.parking and not one.decision.done():
+    def withdraw_parked(self, but: Collection[str] = ()) -> None:
+        """Close the parked requests `but` these; their rows are settled already."""
+        for ask_id, one in list(self._pending.items()):
+            if one.parking and not one.decision.done() and ask_id not in but:
                 self._withdraw(one)
 
     def _withdraw(self, one: PendingRequest) -> None:

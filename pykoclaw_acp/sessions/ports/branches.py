@@ -49,8 +49,12 @@ class BranchStore(Store, Protocol):
         request_key: str | None,
     ) -> list[int]:
         """Let Claude forget what came from there on, when it is prompted next, and tell it of the
-        note; logs these events and returns their seqs. `done` is kept for the request.
+        note; logs these events and returns their seqs. `done` is kept for the request. Parked requests
+        of the turns that were rewound are settled.
         """
+
+    async def parked(self, session_id: str) -> set[str]:
+        """Ids of the session's pending requests that are parked."""
 
     async def open_tools(self, session_id: str, upto: int) -> OpenTools:
         """Tool calls up to this place that end later, or not at all."""
