@@ -106,6 +106,12 @@ async def outcome(database: Database, turn_id: str) -> Outcome | None:
     return found[0][1] if found else None
 
 
+async def is_rewound(database: Database, turn_id: str) -> bool:
+    """Whether Claude was made to forget the turn."""
+    sql = "SELECT 1 FROM acp_turns WHERE turn_id = ? AND rewound_at IS NOT NULL"
+    return bool(await database.read(sql, (turn_id,)))
+
+
 async def newest(database: Database, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
     """The session's last prompt of a client, if it ended at or after `since` (ms, own clock)."""
     found = await _ended(

@@ -367,6 +367,7 @@ async def test_request_rewinds_once(s: Subject) -> None:
     with pytest.raises(RowRefused):
         await rewound_to(s, request_key="f:1", said=[Text("m", "again")])
     assert await s.journal.forgotten("one") == {"c"}
+    assert [await s.journal.is_rewound(one) for one in ("b", "c", "d")] == [False, True, False]
     assert (await found(s)).last_seq == 6
 
 

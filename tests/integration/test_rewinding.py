@@ -18,7 +18,7 @@ from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Event, Plan, PlanEntry, Text, ToolEnded, ToolStarted
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.prompt_text import Note
-from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.model.turns import PromptKeys, Turn
 from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import limit_waits, overview
@@ -27,7 +27,7 @@ from pykoclaw_acp.store.units import Statement, Unit
 from tests.integration.asking import BOTH, Person, park, write
 from tests.integration.asking import rig as asking_rig
 from tests.integration.callers import caller, prompted
-from tests.integration.rig import Rig, hanging, rig
+from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
 
 
@@ -194,6 +194,39 @@ async def test_nothing_goes_on_with_what_was_rewound(tmp_path: Path) -> None:
         assert session.permissions.pending_ids == []
         with pytest.raises(InvalidRequest):
             await r.sessions.requests.decide("q1", "allow_once", "cli", "", ("Red", "Small"))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_rewound_prompt_joins_by_its_request_alone(
+    tmp_path: Path, *, restarted: bool
+) -> None:
+    """The same words are a new prompt: Claude was made to forget the first one."""
+
+    def sent(request: str | None) -> Turn:
+        keys = PromptKeys(request=request, fingerprint="print")
+        return Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 1"}], keys)
+
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        first = await session.accept(sent("front:1"), session.subscribe(Client(), 0))
+        await first.over()
+        await session.idle()
+        session.deduplication.expect(first)  # its client is gone
+        found = await session.deduplication.find(sent(None).keys, "")
+        assert found is first
+        await rewinding(r).rewind(session, None, files=False, dry=False)
+        if not restarted:
+            assert await session.deduplication.find(sent(None).keys, "") is None
+            again = await session.deduplication.find(sent("front:1").keys, "")
+            assert again is not None
+            assert again.turn_id == first.turn_id
+    if restarted:
+        async with rig(tmp_path) as r:
+            deduplication = (await r.sessions.get(session.id)).deduplication
+            assert await deduplication.find(sent(None).keys, "") is None
+            again = await deduplication.find(sent("front:1").keys, "")
+            assert again is not None
+            assert again.turn_id == first.turn_id
 
 
 async def test_question_of_earlier_turn_still_waits(tmp_path: Path) -> None:

@@ -220,6 +220,10 @@ class MemoryTurnJournal(MemoryStore):
             if getattr(one.keys, key) == value and one.outcome
         ]
 
+    async def is_rewound(self, turn_id: str) -> bool:
+        row = self.database.read().turns.get(turn_id)
+        return row is not None and row.rewound
+
     async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
         newest = max(self._of_clients(session_id), key=lambda one: one.position, default=None)
         ended = None if newest is None else newest.ended_clock

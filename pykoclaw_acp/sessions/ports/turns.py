@@ -94,6 +94,9 @@ class TurnJournal(Store, Protocol):
     ) -> list[tuple[Turn, Outcome]]:
         """Ended turns of clients, by one of their unique keys; without their content."""
 
+    async def is_rewound(self, turn_id: str) -> bool:
+        """Whether Claude was made to forget the turn."""
+
     async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
         """The session's last prompt of a client, if it ended at or after `since` (ms,
         own clock).

@@ -158,6 +158,7 @@ class Deduplication:
                 turn.keys.fingerprint == keys.fingerprint
                 and turn.client in (None, client)
                 and _unseen(turn, keys)
+                and not await self._journal.is_rewound(turn_id)
             ):
                 return turn
         if keys.fingerprint is None or self.prompted or not self._young:
@@ -169,6 +170,7 @@ class Deduplication:
             newest is None
             or newest[0].keys.fingerprint != keys.fingerprint
             or not _unseen(newest[0], keys)
+            or await self._journal.is_rewound(newest[0].turn_id)
         ):
             return None
         return self._first([newest])

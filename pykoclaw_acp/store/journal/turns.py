@@ -159,6 +159,10 @@ class SqlTurnJournal(SqlStore):
         """Ended turns of clients, by one of their unique keys."""
         return await turns.ended(self._database, session_id, column, value)
 
+    async def is_rewound(self, turn_id: str) -> bool:
+        """Whether Claude was made to forget the turn."""
+        return await turns.is_rewound(self._database, turn_id)
+
     async def newest_turn(self, session_id: str, since: int) -> tuple[Turn, Outcome] | None:
         """The session's last prompt of a client, if it ended at or after `since` (ms,
         own clock).
