@@ -158,25 +158,29 @@ class Catalogue:
         except SessionNotFound:
             if self._found is None or await self._found.find(session_id) is None:
                 return None
-            claude -= await self._store.branched_off(claude, session_id)
-            await self._store.bury_transcript(session_id, remove=self._removes and bool(claude))
+            await self._store.bury_transcript(session_id, remove=self._removes)
         else:
             claude |= {session.id, session.record.claude_session_id or session.id}
             claude |= await self._store.begun_transcripts(session.id)
             if conversations.channel(session.record.conversation_name) != conversations.OWN:
                 claude.clear()  # other programs go on with it
-            claude -= await self._store.branched_off(claude, session.id)
             await self._sessions.delete(session, claude if self._removes else ())
-        return await self._remove(claude)
+        removed = await self._remove(claude)
+        await self.finish_removals(claude)  # of which this was the last fork
+        return removed
 
-    async def finish_removals(self) -> None:
-        """Delete what is left of the transcripts of deleted sessions, after kills and failures."""
-        await self._remove(await self._store.transcripts_to_remove())
+    async def finish_removals(self, besides: Collection[str] = ()) -> None:
+        """Delete what is left of the transcripts of deleted sessions, `besides` these: after kills and
+        failures, and when no fork needs them any more.
+        """
+        with contextlib.suppress(StoreUnavailable, StoreClosed):
+            left = await self._store.transcripts_to_remove()
+            await self._remove(left.difference(besides))
 
     async def _remove(self, claude: set[str]) -> Removed | None:
         removed = None
         with contextlib.suppress(StoreUnavailable, StoreClosed):  # the next server looks again
-            claude = claude - await self._store.branched_off(claude, "")  # forks made meanwhile
+            claude = claude - await self._store.branched_off(claude)  # forks made meanwhile
             removed = await self.remove_transcripts(claude)
             if removed is not None and (gone := claude - removed.left_of):
                 await self._store.transcripts_removed(gone)

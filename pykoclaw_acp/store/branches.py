@@ -134,18 +134,13 @@ def drop(session_id: str) -> Statement:
     return Statement("DELETE FROM acp_branches WHERE acp_session_id = ?", (session_id,))
 
 
-async def branched_off(
-    database: Database, claude_session_ids: Collection[str], besides: str = ""
-) -> set[str]:
-    """Return those of these Claude sessions at which another one is yet to begin, of any session
-    but `besides`.
-    """
+async def branched_off(database: Database, claude_session_ids: Collection[str]) -> set[str]:
+    """Return those of these Claude sessions at which another one is yet to begin."""
     rows = await database.read(
         "SELECT b.claude_session_id FROM acp_branches b"  # noqa: S608  placeholders only
         " JOIN acp_sessions s ON s.acp_session_id = b.acp_session_id"
-        " WHERE s.deleted_at IS NULL AND s.acp_session_id <> ?"
-        f" AND b.claude_session_id IN {places(claude_session_ids)}",
-        (besides, *claude_session_ids),
+        f" WHERE s.deleted_at IS NULL AND b.claude_session_id IN {places(claude_session_ids)}",
+        tuple(claude_session_ids),
     )
     return {claude for (claude,) in rows}
 

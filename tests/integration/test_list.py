@@ -525,6 +525,9 @@ async def test_transcript_stays_for_unprompted_fork(tmp_path: Path) -> None:
         await wire.call("session/prompt", **prompt(fork, "say 1"))
         await wire.call("session/delete", sessionId=fork)
         assert fork in found.removed[0]
+        assert session in found.removed[1], "no fork needs it any more"
+        await r.sessions.catalogue.finish_removals()
+        assert len(found.removed) == 2
 
 
 async def test_transcript_stays_for_fork_made_meanwhile(

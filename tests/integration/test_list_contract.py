@@ -194,12 +194,11 @@ async def test_buried_transcripts_id_makes_no_session(s: Subject) -> None:
 
 async def test_transcript_is_needed_while_session_branches_off(s: Subject) -> None:
     fork = await s.session("fork")
-    assert await s.journal.branched_off({"claude", "other"}, "") == set()
+    assert await s.journal.branched_off({"claude", "other"}) == set()
     await s.journal.lose_context(fork, Branch("claude"), None, [])
-    assert await s.journal.branched_off({"claude", "other"}, "other") == {"claude"}
-    assert await s.journal.branched_off({"claude", "other"}, fork) == set()
+    assert await s.journal.branched_off({"claude", "other"}) == {"claude"}
     await s.journal.delete(fork)
-    assert await s.journal.branched_off({"claude"}, "") == set()
+    assert await s.journal.branched_off({"claude"}) == set()
 
 
 async def test_a_conversation_is_found_by_its_claude_session(s: Subject) -> None:

@@ -41,10 +41,9 @@ class MemoryTranscriptSessions(MemoryStore):
 
         await self.database.write(adopt)
 
-    async def branched_off(self, claude_session_ids: Collection[str], besides: str) -> set[str]:
+    async def branched_off(self, claude_session_ids: Collection[str]) -> set[str]:
         rows = self.database.read().sessions.values()
-        others = [row for row in rows if row.record.session_id != besides]
-        living = (row.record.branch for row in others if not row.deleted)
+        living = (row.record.branch for row in rows if not row.deleted)
         return {one.source for one in living if one and one.source in claude_session_ids}
 
     async def begun_transcripts(self, session_id: str) -> set[str]:

@@ -35,9 +35,9 @@ class TranscriptSessions(Store, Protocol):
         Raises Conflict or RowRefused if a session has the transcript, or had it and was deleted.
         """
 
-    async def branched_off(self, claude_session_ids: Collection[str], besides: str) -> set[str]:
-        """Return those of these Claude sessions at which another one is yet to begin: that of a
-        fork that was not prompted, or of any other session but `besides`.
+    async def branched_off(self, claude_session_ids: Collection[str]) -> set[str]:
+        """Return those of these Claude sessions at which another one is yet to begin, as that of a
+        fork that was not prompted.
         """
 
     async def begun_transcripts(self, session_id: str) -> set[str]:

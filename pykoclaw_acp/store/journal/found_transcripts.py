@@ -53,9 +53,9 @@ class SqlFoundStore(SqlStore):
         """Insert a session for the transcript that has its id."""
         await self._commit(Unit(store.adopt(record, updated_at, self.clock.now())))
 
-    async def branched_off(self, claude_session_ids: Collection[str], besides: str) -> set[str]:
+    async def branched_off(self, claude_session_ids: Collection[str]) -> set[str]:
         """Return those of these Claude sessions at which another one is yet to begin."""
-        return await branches.branched_off(self._database, claude_session_ids, besides)
+        return await branches.branched_off(self._database, claude_session_ids)
 
     async def begun_transcripts(self, session_id: str) -> set[str]:
         """Claude sessions that the session's workers have begun under other ids than its own."""
