@@ -298,7 +298,9 @@ class ImportedTranscripts:
 
 
 def _left(rows: Mapping[str, TranscriptRow], followed: str | None, target: str | None) -> list[str]:
-    """The Claude sessions that the session has left, as by a rewind: those written last."""
-    left = [row for one, row in rows.items() if row.related and one not in (followed, target)]
+    """The Claude sessions that the session has left, as by a rewind, or that its conversation's row has
+    named for a while: those written last.
+    """
+    left = [row for one, row in rows.items() if one not in (followed, target)]
     left.sort(key=lambda row: row.mtime)
     return [row.claude_session_id for row in left[-MOST_LEFT:]]

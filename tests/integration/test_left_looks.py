@@ -86,6 +86,22 @@ async def test_newest_left_transcripts_are_looked_at(
     assert (found.digest, found.logged) == (None, [])
 
 
+async def test_turn_in_a_session_that_the_row_had_is_seen(p: Place) -> None:
+    """A program read the row before it was put right: the side session goes on."""
+    await p.move()
+    side = Transcript(p.folder / "side.jsonl", count=500)
+    side.prompt("result", "result", entrypoint="sdk-py")
+    record = await p.s.journal.find("one")
+    assert record is not None
+    found = await p.made.take_in(record, "side", own=())
+    assert (found.standing, said(found)) == (RowStanding.SIDE, ["> result"])
+    side.prompt("bot", "bot", entrypoint="sdk-py")
+    side.say("answer to bot", entrypoint="sdk-py")
+    found = await p.look()
+    assert said(found) == ["> bot", "answer to bot"]
+    assert "Asked: bot\nAnswered: answer to bot" in str(found.digest)
+
+
 async def test_own_turn_in_left_transcript_is_not_told(p: Place) -> None:
     """One that came into the transcript after the newest look at it."""
     await p.move()
