@@ -26,6 +26,7 @@ from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.sessions.turns import queue
 from pykoclaw_acp.store import task_requests as requests
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
+from pykoclaw_acp.store.journal.turns import SqlTurnJournal
 from pykoclaw_acp.store.units import Unit
 from tests.integration.adopting import alive, daemon, killed
 from tests.integration.queueing import execute, fetch
@@ -166,7 +167,7 @@ async def test_conversation_begun_during_its_tasks_run_is_kept(
         assert not await within(lambda: fetch(path, BEGUN) != known, 0.5)
 
 
-@pytest.mark.parametrize(("part", "dies_at"), [(SqlTaskStore, "work"), (LeftRuns, "tidy_before")])
+@pytest.mark.parametrize(("part", "dies_at"), [(SqlTurnJournal, "work"), (LeftRuns, "tidy_before")])
 async def test_conversation_continues_from_task_after_crash(
     tmp_path: Path, path: Path, part: type, dies_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
