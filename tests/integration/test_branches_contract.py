@@ -336,6 +336,23 @@ async def test_summary_of_earlier_rewind_is_withdrawn(s: Subject) -> None:
     assert await s.journal.pending_notes("one") == [NOTE]
 
 
+async def test_copied_summary_is_withdrawn_in_forks(s: Subject) -> None:
+    """Also in a fork of the fork."""
+    await three(s)
+    await rewound_to(s, "c", note=Note("rewound-c", "Before c."))
+    await s.branches.fork(fork(await point(s), at_end=True))
+    made = replace(fork(await point(s, name="fork"), at_end=True), source="fork")
+    await s.branches.fork(replace(made, session_id="two", conversation_name="acp-two"))
+    for session, prefix in (("fork", "fork"), ("two", "two/fork")):
+        copied = Note(f"{prefix}/rewound-c", "Before c.")
+        assert await s.journal.pending_notes(session) == [copied]
+        place = await s.branches.rewind_point(await found(s, session), f"{prefix}/b")
+        new = Note(f"rewound-{prefix}/b", "Before b.")
+        await s.branches.rewind(session, place, [], DONE, note=new, request_key=None)
+        assert await s.journal.pending_notes(session) == [new]
+    assert await s.journal.pending_notes("one") == [Note("rewound-c", "Before c.")]
+
+
 async def test_branch_ends_with_next_turn_of_claude(s: Subject) -> None:
     await three(s)
     await rewound_to(s, "b")

@@ -204,7 +204,7 @@ class MemoryBranchStore(MemoryStore):
     def _withdraw_summaries(self, session_id: str) -> None:
         tables = self.database
         for note_id, (owner, _) in list(tables.notes.items()):
-            summary = note_id.startswith(("rewound-", "refused-", "fork-"))
+            summary = note_id.rpartition("/")[2].startswith(("rewound-", "refused-", "fork-"))
             if summary and owner == session_id and note_id not in tables.carriers:
                 del tables.notes[note_id]
 
