@@ -85,9 +85,12 @@ async def pending(database: Database, session_id: str) -> list[Note]:
 
 
 def move(session_id: str, owner: str) -> Statement:
-    """The notes of a session that became an alias are those of its owner."""
+    """The notes of a session that became an alias are those of its owner; in whose log they have no
+    known place.
+    """
     return Statement(
-        "UPDATE acp_notes SET acp_session_id = ? WHERE acp_session_id = ?", (owner, session_id)
+        "UPDATE acp_notes SET acp_session_id = ?, after_seq = NULL WHERE acp_session_id = ?",
+        (owner, session_id),
     )
 
 

@@ -35,6 +35,7 @@ from pykoclaw_acp.store import (
     deletion,
     events,
     merging,
+    notes,
     overview,
     pieces,
     rules,
@@ -213,6 +214,19 @@ async def test_each_old_seq_leads_to_its_event(database: Database, old_until: in
             (cursor,) = await cursors.of(database, session_id, f"client-{one.seq}")
             assert (cursor.seq, cursor.least) == (moved, moved)
         assert await merging.moved(database, session_id, 1000) == moved
+
+
+async def test_delivery_of_merged_log_is_not_given_again(database: Database) -> None:
+    """By a fork from a place above it: old seqs say nothing of places in the merged log."""
+    await two_logs(database)
+    for session_id in (ONE, TWO):
+        note = notes.add(session_id, f"delivery-{session_id}", "News.")
+        await database.commit(Unit(statements=(note,)))
+    await conversations.unite(database, kept=())
+    first = (await log(database, ONE))[0].seq
+    await database.commit(Unit(statements=(notes.copy_delivered(ONE, THREE, first),)))
+    assert len(await notes.pending(database, ONE)) == 2
+    assert await notes.pending(database, THREE) == []
 
 
 @pytest.fixture
