@@ -4,6 +4,9 @@ of its transcript.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from pykoclaw_acp.errors import InvalidRequest
@@ -14,6 +17,7 @@ from pykoclaw_acp.model.imports import chain
 from pykoclaw_acp.model.synthetic_calls import COMPACTION
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.readers import Rows
 from pykoclaw_acp.store.sql import DONE, LOG_KEY, UNFINISHED, kind
 
 NOT_KNOWN: Final = (
@@ -28,8 +32,9 @@ _TURNS: Final = (
     "SELECT turn_id, claude_session_id, last_uuid, COALESCE(first_seq, 0), last_seq FROM acp_turns"  # noqa: S608
     f" WHERE acp_session_id = ? AND rewound_at IS NULL AND lost_at IS NULL AND state NOT IN {UNFINISHED}"
     f" AND taken_by IS NULL AND (last_uuid IS NOT NULL OR state = {DONE}) AND COALESCE(first_seq, 0) <= ?"
-    " ORDER BY COALESCE(position, 0) DESC, created_at DESC"
+    " ORDER BY position DESC, created_at DESC LIMIT ? OFFSET ?"
 )
+_FEW: Final = 100
 # A prompt's first event has its uuid.
 IMPORTED: Final = (
     f"FROM acp_transcript_turns x JOIN acp_log l ON l.log_key = {LOG_KEY}"
@@ -64,7 +69,8 @@ _LOST: Final = (
 # By notes that were told with a turn, or are pending and tell of nothing after a place.
 _TOLD: Final = (
     "SELECT x.prompt_uuid, n.turn_id IS NOT NULL FROM acp_transcript_turns x"  # noqa: S608
-    " JOIN acp_notes n ON n.note_id = x.told_by WHERE x.acp_session_id = ? AND (n.turn_id = ?"
+    " JOIN acp_notes n ON n.note_id = x.told_by WHERE x.acp_session_id = ?"
+    " AND x.told_by IS NOT NULL AND (n.turn_id = ?"
     " OR n.turn_id IS NULL AND NOT EXISTS (SELECT 1 FROM acp_transcript_turns y"
     " LEFT JOIN acp_turns t ON t.turn_id IN (y.prompt_uuid, y.acp_session_id || '/' || y.prompt_uuid)"
     f" LEFT JOIN acp_log l ON l.log_key = {LOG_KEY} AND l.source_uuid = y.prompt_uuid || ':0'"
@@ -82,18 +88,30 @@ class _Others(NamedTuple):
     lacks: dict[str, int]
 
 
-class _Seen(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Seen:
     """What was seen in transcripts: which turn follows which, and from which one each Claude session
     goes on.
     """
 
     parents: dict[str, str | None]
     heads: dict[str, str]
+    branches: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
+    """What is known of each Claude session: the turns that it goes on from, and some that it has left."""
 
     def has_left(self, claude: str | None, uuid: str) -> bool:
         """Whether the Claude session goes on from before this turn, without it."""
-        kept = chain(self.parents, self.heads.get(claude or ""))
-        return uuid not in kept and not kept.isdisjoint(chain(self.parents, uuid))
+        head = self.heads.get(claude or "", "")
+        if head not in self.branches:
+            self.branches[head] = chain(self.parents, head), set()
+        kept, left = self.branches[head]
+        path, at = set[str](), uuid
+        while at in self.parents and at not in kept and at not in left and at not in path:
+            path.add(at)
+            at = self.parents[at] or ""
+        if at in kept or at in left:
+            left |= path
+        return uuid in left
 
 
 class _OwnTurn(NamedTuple):
@@ -119,27 +137,33 @@ async def at(
 
     Raises InvalidRequest if that is not known, or the conversation was compacted since.
     """
+    return await database.read_with(partial(_memory, record, upto, at_end, rewinding))
+
+
+def _memory(
+    record: SessionRecord, upto: int, at_end: bool, rewinding: str | None, rows: Rows
+) -> Memory:
     if at_end and record.branch is not None:
         return Memory(record.branch)
     claude, session = record.claude_session_id, record.session_id
-    seen = await _seen(database, session)
-    newest, left = await _newest(database, session, seen, upto)
+    seen = _seen(rows, session)
+    newest, left = _newest(rows, session, seen, upto)
     source = newest and newest.claude_session_id
     entry, ended = newest and newest.last_uuid, newest and newest.last_seq
     after = (ended or 0) + 1
     aside = rewinding is not None and seen.has_left(claude, entry_uuid(rewinding))
     end = record.last_seq if aside else upto
-    others = await _others(database, record, seen, after, upto, end=end)
+    others = _others(rows, record, seen, after, upto, end=end)
     if others.entry is not None:
         source = claude or (None if record.branch is None else record.branch.source)
         entry, after = others.entry
     if entry is not None and source is not None:
-        if await database.read(_COMPACTED, (session, session, after, source, source)):
+        if rows(_COMPACTED, (session, session, after, source, source)):
             raise InvalidRequest(COMPACTED)
-        lacks = [after - 1] if await database.read(_LOST, (session, after, upto)) else []
+        lacks = [after - 1] if rows(_LOST, (session, after, upto)) else []
         if not at_end:
             untold = {entry_uuid(one.turn_id): one.first_seq - 1 for one in left} | others.lacks
-            lacks += await _untold(database, session, untold, upto, rewinding, all_of=bool(lacks))
+            lacks += _untold(rows, session, untold, upto, rewinding, all_of=bool(lacks))
         return Memory(Branch(source, entry), max(0, min(lacks)) if lacks else None)
     if claude is None or newest is None:
         begin = None if claude is None or not at_end else Branch(claude)
@@ -149,14 +173,14 @@ async def at(
     return Memory(Branch(claude))
 
 
-async def _newest(
-    database: Database, session_id: str, seen: _Seen, upto: int
+def _newest(
+    rows: Rows, session_id: str, seen: _Seen, upto: int
 ) -> tuple[_OwnTurn | None, list[_OwnTurn]]:
     """The newest turn of ours up to a place that its Claude session remembers, and those after it that
     are on a branch which that has left. One that was not seen is where the one before it is.
     """
     found, left = None, list[_OwnTurn]()
-    for turn in map(_OwnTurn._make, await database.read(_TURNS, (session_id, upto))):
+    for turn in _own_turns(rows, session_id, upto):
         uuid = entry_uuid(turn.turn_id)
         if seen.has_left(turn.claude_session_id, uuid):
             found = None
@@ -168,24 +192,30 @@ async def _newest(
     return found, left
 
 
-async def _others(
-    database: Database, record: SessionRecord, seen: _Seen, after: int, upto: int, *, end: int
+def _own_turns(rows: Rows, session_id: str, upto: int) -> Iterator[_OwnTurn]:
+    """Ours up to a place, the newest first: a few, which mostly are enough, then all others."""
+    for limit, offset in ((_FEW, 0), (-1, _FEW)):
+        yield from map(_OwnTurn._make, rows(_TURNS, (session_id, upto, limit, offset)))
+
+
+def _others(
+    rows: Rows, record: SessionRecord, seen: _Seen, after: int, upto: int, *, end: int
 ) -> _Others:
     """Find what Claude remembers, up to the place `end`, of other programs' turns that began between
     these places.
     """
     session = record.session_id
-    rows = await database.read(_IMPORTED_TURNS, (session, session, end))
+    turns = rows(_IMPORTED_TURNS, (session, session, end))
     held: set[str] | None = None
     before, lacks = end + 1, dict[str, int]()
-    for uuid, last, begin, rewound, lost in rows:
+    for uuid, last, begin, rewound, lost in turns:
         if begin < after:
             break
         if begin <= upto:
-            held = await _held(database, record, seen) if held is None else held
+            held = _held(rows, record, seen) if held is None else held
             if uuid in held and not rewound and not lost:
-                found = await database.read(_ENTRY, (session, last, last, end))
-                found = found or await database.read(_NEWEST_ENTRY, (session, begin, before))
+                found = rows(_ENTRY, (session, last, last, end))
+                found = found or rows(_NEWEST_ENTRY, (session, begin, before))
                 if found:
                     source, seq = found[0]
                     return _Others((str(source).partition(":")[0], seq), lacks)
@@ -195,8 +225,8 @@ async def _others(
     return _Others(None, lacks)
 
 
-async def _untold(
-    database: Database,
+def _untold(
+    rows: Rows,
     session_id: str,
     lacks: dict[str, int],
     upto: int,
@@ -209,18 +239,18 @@ async def _untold(
     """
     if not lacks or rewinding is None:
         return [*lacks.values()]
-    rows = await database.read(_TOLD, (session_id, rewinding, session_id, upto, upto))
-    told = {uuid: bool(again) for uuid, again in rows}
+    found = rows(_TOLD, (session_id, rewinding, session_id, upto, upto))
+    told = {uuid: bool(again) for uuid, again in found}
     left = {uuid: seq for uuid, seq in lacks.items() if told.get(uuid, True)}
     return [*left.values()] if all_of or not left.keys() <= told.keys() else []
 
 
-async def _seen(database: Database, session_id: str) -> _Seen:
-    turns = await database.read(
+def _seen(rows: Rows, session_id: str) -> _Seen:
+    turns = rows(
         "SELECT prompt_uuid, parent FROM acp_transcript_turns WHERE acp_session_id = ?",
         (session_id,),
     )
-    heads = await database.read(
+    heads = rows(
         "SELECT claude_session_id, head FROM acp_transcripts"
         " WHERE acp_session_id = ? AND head IS NOT NULL",
         (session_id,),
@@ -228,25 +258,25 @@ async def _seen(database: Database, session_id: str) -> _Seen:
     return _Seen(dict(turns), dict(heads))
 
 
-async def _held(database: Database, record: SessionRecord, seen: _Seen) -> set[str]:
+def _held(rows: Rows, record: SessionRecord, seen: _Seen) -> set[str]:
     """The turns that the session's Claude session holds; if its transcript was not read yet, those of
     all of its transcripts; without any, those of the one that it is to branch off from.
     """
     own = seen.heads.get(record.claude_session_id or "")
-    last = [own] if own else [*seen.heads.values()] or await _branched_at(database, record)
+    last = [own] if own else [*seen.heads.values()] or _branched_at(rows, record)
     return set().union(*(chain(seen.parents, head) for head in last))
 
 
-async def _branched_at(database: Database, record: SessionRecord) -> list[str]:
+def _branched_at(rows: Rows, record: SessionRecord) -> list[str]:
     """The turn that ends where the session is to branch off."""
     if record.branch is None or record.branch.at is None:
         return []
     session, entry = record.session_id, record.branch.at
-    own = await database.read(
+    own = rows(
         "SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND last_uuid = ?", (session, entry)
     )
-    found = await database.read(_ENTRY, (session, entry, entry, record.last_seq))
+    found = rows(_ENTRY, (session, entry, entry, record.last_seq))
     if own or not found:
         return [entry_uuid(turn_id) for (turn_id,) in own]
-    others = await database.read(_IMPORTED_TURNS, (session, session, found[0][1]))
+    others = rows(_IMPORTED_TURNS, (session, session, found[0][1]))
     return [others[0][0]] if others else []
