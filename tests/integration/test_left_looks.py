@@ -86,7 +86,7 @@ async def test_newest_left_transcripts_are_looked_at(
     assert (found.digest, found.logged) == (None, [])
 
 
-async def test_turn_in_a_session_that_the_row_had_is_seen(p: Place) -> None:
+async def test_turn_in_rows_former_session_is_seen(p: Place) -> None:
     """A program read the row before it was put right: the side session goes on."""
     await p.move()
     side = Transcript(p.folder / "side.jsonl", count=500)
