@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from pykoclaw_acp.model.contexts import entry_uuid
 from pykoclaw_acp.model.events import Text, Thinking, ToolStarted, decode
 from pykoclaw_acp.model.imports import (
     ImportedPiece,
@@ -12,6 +13,7 @@ from pykoclaw_acp.model.imports import (
     TranscriptRow,
     TranscriptTurn,
 )
+from pykoclaw_acp.model.turns import TurnOrigin
 from pykoclaw_acp.store import notes
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
@@ -70,14 +72,12 @@ _REWIND: Final = (
     "UPDATE acp_transcript_turns SET rewound_at = ?, told = 1, told_by = NULL"
     " WHERE acp_session_id = ? AND prompt_uuid = ? AND rewound_at IS NULL"
 )
-# Of ours, with those that Claude has begun after it. A fork's have the ids of its source's after its own.
+_TURNS_OF_OURS: Final = (
+    "SELECT turn_id, origin, taken_by FROM acp_turns WHERE acp_session_id = ? ORDER BY position"
+)
 _REWIND_OWN: Final = (
-    "UPDATE acp_turns SET rewound_at = ? WHERE acp_session_id = ? AND rewound_at IS NULL"  # noqa: S608  constant
-    f" AND state NOT IN {UNFINISHED} AND (SELECT x.prompt_uuid FROM acp_turns t"
-    " JOIN acp_transcript_turns x ON x.acp_session_id = t.acp_session_id"
-    " AND x.prompt_uuid IN (t.turn_id, SUBSTR(t.turn_id, LENGTH(t.acp_session_id) + 2))"
-    " WHERE t.acp_session_id = acp_turns.acp_session_id AND t.position <= acp_turns.position"
-    " ORDER BY t.position DESC LIMIT 1) = ?"
+    "UPDATE acp_turns SET rewound_at = ? WHERE turn_id = ? AND rewound_at IS NULL"  # noqa: S608  constant
+    f" AND state NOT IN {UNFINISHED}"
 )
 
 
@@ -151,6 +151,22 @@ async def imported(database: Database, session_id: str, sources: Collection[str]
     return found
 
 
+async def rewound(database: Database, session_id: str, prompts: Collection[str]) -> list[str]:
+    """Ids of the turns that these prompts of a transcript began, of those that such a turn has taken up,
+    and of those that Claude began by itself after them.
+    """
+    if not prompts:
+        return []
+    found: dict[str, None] = {}
+    gone = False
+    for turn_id, origin, taken_by in await database.read(_TURNS_OF_OURS, (session_id,)):
+        if origin == TurnOrigin.CLIENT:
+            gone = taken_by in found or entry_uuid(turn_id) in prompts
+        if gone:
+            found[turn_id] = None
+    return list(found)
+
+
 def follow(session_id: str, claude_session_id: str) -> Statement:
     """The session's newest turn is in this Claude session."""
     return Statement(
@@ -186,8 +202,10 @@ def told(
     )
 
 
-def piece(session_id: str, piece: ImportedPiece) -> Iterator[Statement]:
-    """Record a piece, apart from its events; fails with Conflict if the session was deleted."""
+def piece(session_id: str, piece: ImportedPiece, own: Collection[str]) -> Iterator[Statement]:
+    """Record a piece, apart from its events; fails with Conflict if the session was deleted. `own`: the
+    session's turns that were rewound.
+    """
     row = piece.row
     yield Statement(
         "INSERT INTO acp_transcripts (acp_session_id, claude_session_id, path, size, mtime, inode,"  # noqa: S608  constant
@@ -224,8 +242,9 @@ def piece(session_id: str, piece: ImportedPiece) -> Iterator[Statement]:
         )
     for uuid in piece.rewound:
         yield Statement(_REWIND, (now_ms(), session_id, uuid))
-        yield Statement(_REWIND_OWN, (now_ms(), session_id, uuid))
         yield notes.give_again(uuid)
+    for turn_id in own:
+        yield Statement(_REWIND_OWN, (now_ms(), turn_id))
     if piece.events:
         at = min(piece.written_at or now_ms(), now_ms())
         yield Statement(

@@ -18,7 +18,17 @@ from pykoclaw_acp.model.branches import Branch, Memory, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.prompt_text import Note
-from tests.integration.journals import BOTH, DONE, Subject, end, events, places, prompt, subject
+from tests.integration.journals import (
+    BOTH,
+    CANCELLED,
+    DONE,
+    Subject,
+    end,
+    events,
+    places,
+    prompt,
+    subject,
+)
 from tests.integration.programs import TASK
 
 ROW = TranscriptRow(
@@ -281,6 +291,35 @@ async def test_rewound_turns_are_forgotten_not_told(s: Subject) -> None:
     assert await s.journal.pending_notes(session) == [note]
     assert await s.journal.forgotten(session) - gone == {"b1"}
     assert "t1" in await s.journal.forgotten(session)
+
+
+async def test_only_turns_on_rewound_branch_are_rewound(s: Subject) -> None:
+    """Not those that stand after them, as a prompt that was not sent, or one that is read later; with
+    the prompts that such a turn has taken up.
+    """
+    session = await s.session()
+    _, epoch = await s.running(session, "t1")
+    await s.journal.accept(steered := prompt(session, "steered"))
+    await s.journal.dispatch(steered, epoch, [])
+    frames: list[Numbered] = [
+        TurnStarted(epoch=epoch, n=2, turn_id="steered", into="t1"),
+        end(epoch, 3, "t1"),
+        changed(end(epoch, 4, "steered"), into="t1"),
+    ]
+    await s.journal.record(session, epoch, frames, {"t1": DONE, "steered": DONE})
+    await s.ended(session, "unsent", CANCELLED)
+    await s.journal.accept(later := prompt(session, "later"))
+    await s.journal.dispatch(later, epoch, [])
+    more: list[Numbered] = [
+        TurnStarted(epoch=epoch, n=5, turn_id="later"),
+        end(epoch, 6, "later"),
+        TurnStarted(epoch=epoch, n=7, turn_id="b1", background=True),
+        end(epoch, 8, "b1"),
+    ]
+    await s.journal.record(session, epoch, more, {"later": DONE, "b1": DONE})
+    turns = [TranscriptTurn("t1", "claude", own=True)]
+    await s.imports.commit_piece(session, piece(turns=turns, rewound={"t1"}))
+    assert await s.journal.forgotten(session) == {"t1", "steered"}
 
 
 async def test_prompts_of_tasks_are_known_by_conversation(s: Subject) -> None:

@@ -113,12 +113,14 @@ class MemoryImportStore(MemoryStore):
                 tables.told_by.pop((session_id, uuid), None)
             tables.give_notes_again(uuid)
         turns = [one for one in tables.turns.values() if one.session_id == session_id]
-        gone = False
+        gone: set[str | None] = set()
+        after = False
         for one in sorted(turns, key=lambda one: one.position):
-            uuid = entry_uuid(one.turn_id)
-            if (session_id, uuid) in tables.transcript_turns:
-                gone = uuid in rewound
-            one.rewound |= gone and not one.unfinished
+            if not one.background:
+                after = one.taken_by in gone or entry_uuid(one.turn_id) in rewound
+            if after:
+                gone.add(one.turn_id)
+                one.rewound |= not one.unfinished
 
     async def follow_transcript(
         self, session_id: str, claude_session_id: str, *, told: bool

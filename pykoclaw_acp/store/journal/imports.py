@@ -50,6 +50,7 @@ class SqlImportStore(SqlStore):
 
     async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:
         """Append the events of a piece, with all that it says."""
+        own = await imports.rewound(self._database, session_id, piece.rewound)
         detaching = Detaching()
         light = [
             (source, await in_pieces(detaching.event(event))) for source, event in piece.events
@@ -59,7 +60,7 @@ class SqlImportStore(SqlStore):
             rows = await in_pieces(_rows(session_id, said))
             statements = (
                 *sessions.follow(session_id, [event for _, event in said]),
-                *imports.piece(session_id, piece),
+                *imports.piece(session_id, piece, own),
                 *blobs.use(session_id, names),
             )
             seqs = await self._commit(Unit(statements, rows), patient=True)
