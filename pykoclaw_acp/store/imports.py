@@ -242,9 +242,9 @@ def piece(session_id: str, piece: ImportedPiece, own: Collection[str]) -> Iterat
         )
     for uuid in piece.rewound:
         yield Statement(_REWIND, (now_ms(), session_id, uuid))
-        yield notes.give_again(uuid)
     for turn_id in own:
         yield Statement(_REWIND_OWN, (now_ms(), turn_id))
+        yield notes.give_again(turn_id)
     if piece.events:
         at = min(piece.written_at or now_ms(), now_ms())
         yield Statement(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from pykoclaw_acp.model.contexts import entry_uuid
 from pykoclaw_acp.model.imports import TranscriptTurn, chain
 
 
@@ -23,5 +24,7 @@ def lacking(
     held = {one.uuid for one in turns if one.own} if branching else chain(parents, head)
     forgotten = parents.keys() - held - set(running)
     return [
-        one for one in turns if one.uuid in forgotten and (not one.told or one.told_in in forgotten)
+        one
+        for one in turns
+        if one.uuid in forgotten and (not one.told or entry_uuid(one.told_in or "") in forgotten)
     ]

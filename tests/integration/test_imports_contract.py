@@ -14,7 +14,7 @@ from msgspec.structs import replace as changed
 
 from pykoclaw_acp.channel.frames import EventFrame, Numbered, TurnEnded, TurnStarted
 from pykoclaw_acp.errors import Conflict, RowRefused
-from pykoclaw_acp.model.branches import Branch, Memory, RewindPoint, Rewound
+from pykoclaw_acp.model.branches import Branch, Fork, ForkPoint, Memory, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.prompt_text import Note
@@ -320,6 +320,30 @@ async def test_only_turns_on_rewound_branch_are_rewound(s: Subject) -> None:
     turns = [TranscriptTurn("t1", "claude", own=True)]
     await s.imports.commit_piece(session, piece(turns=turns, rewound={"t1"}))
     assert await s.journal.forgotten(session) == {"t1", "steered"}
+
+
+async def test_fork_is_told_what_was_rewound_there(s: Subject) -> None:
+    """Its turns, also those of a fork of a fork, have ids of their own; its source is left alone."""
+    session, note = await s.session(), Note("note", "You have no record of these turns.")
+    await s.journal.add_note(session, note)
+    await s.journal.accept(turn := prompt(session, "t1"))
+    epoch = await s.workers.next_epoch(session)
+    await s.journal.dispatch(
+        turn, epoch, [UserMessage("t1", {"type": "text", "text": "Hi"})], [note]
+    )
+    frames: list[Numbered] = [TurnStarted(epoch=epoch, n=1, turn_id="t1"), end(epoch, 2, "t1")]
+    await s.journal.record(session, epoch, frames, {"t1": DONE})
+    place = ForkPoint(99, Memory(Branch("claude", "e1")))
+    for source, name in ((session, "fork"), ("fork", "deep")):
+        made = Fork(name, f"acp-{name}", source, "/work", (), place, said=(), at_end=True)
+        await s.branches.fork(made)
+    for name, told in (("fork", "fork/note"), ("deep", "deep/fork/note")):
+        assert await s.journal.pending_notes(name) == []
+        await s.imports.commit_piece(name, piece(rewound={"t1"}))
+        assert [one.note_id for one in await s.journal.pending_notes(name)] == [told]
+        assert await s.journal.forgotten(name) == {"t1"}
+    assert await s.journal.pending_notes(session) == []
+    assert await s.journal.forgotten(session) == set()
 
 
 async def test_prompts_of_tasks_are_known_by_conversation(s: Subject) -> None:

@@ -111,7 +111,6 @@ class MemoryImportStore(MemoryStore):
                 known = tables.transcript_turns[session_id, uuid]
                 tables.transcript_turns[session_id, uuid] = replace(known, told=True)
                 tables.told_by.pop((session_id, uuid), None)
-            tables.give_notes_again(uuid)
         turns = [one for one in tables.turns.values() if one.session_id == session_id]
         gone: set[str | None] = set()
         after = False
@@ -121,6 +120,7 @@ class MemoryImportStore(MemoryStore):
             if after:
                 gone.add(one.turn_id)
                 one.rewound |= not one.unfinished
+                tables.give_notes_again(one.turn_id)
 
     async def follow_transcript(
         self, session_id: str, claude_session_id: str, *, told: bool

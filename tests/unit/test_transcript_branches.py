@@ -147,3 +147,14 @@ def test_results_beside_each_other_are_one_branch(b: Branches) -> None:
     b.t.prompt("again", "again")
     b.t.say("our next answer")
     assert b.lacks() == []
+
+
+def test_fork_knows_the_turn_that_told_it() -> None:
+    """The turn has its source's id after its own."""
+    turns = [
+        TranscriptTurn("start", "c"),
+        TranscriptTurn("ours", "c", "start"),
+        TranscriptTurn("theirs", "c", told=True, told_in="fork/source/ours"),
+    ]
+    assert [one.uuid for one in lacking(turns, "start", [])] == ["ours", "theirs"]
+    assert lacking(turns, "ours", []) == []
