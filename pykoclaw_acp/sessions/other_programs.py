@@ -29,6 +29,7 @@ from pykoclaw_acp.sessions import writes
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.context import SessionContext
 from pykoclaw_acp.sessions.limit_waiting import LimitWaiting
+from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import Imported, RowStanding, Transcripts, TurnLocks, Workers
 from pykoclaw_acp.sessions.ports.journal import ConversationsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
@@ -55,6 +56,7 @@ class OtherPrograms:
         queue: TurnQueue,
         background: BackgroundTurns,
         limit_wait: LimitWaiting,
+        permissions: Broker,
         locks: TurnLocks | None = None,
         policy: LostContext = LostContext.AUTO,
     ) -> None:
@@ -66,6 +68,7 @@ class OtherPrograms:
         self._queue = queue
         self._background = background
         self._limit_wait = limit_wait
+        self._permissions = permissions
         self._locks = locks
         self._lock = asyncio.Lock()
         self._tasks = Tasks()
@@ -257,6 +260,7 @@ class OtherPrograms:
         self._outdated = self._outdated or found.standing is RowStanding.MOVED_ON
         self._replaced = self._replaced or found.replaced
         self._state.log.publish([replace(one, imported=True) for one in found.logged])
+        await self._permissions.withdraw_rewound()
         await self._limit_wait.told_of(one.event for one in found.logged)
         await self._entitle(found.logged)
         await self._rename(found)
@@ -292,11 +296,8 @@ class OtherPrograms:
         """
         self._missing = row.claude_session_id
         if self._missing == self._passed and found.resumable and not self._apart:
-            log.info(
-                "A missing Claude session is given up",
-                action="row_corrected",
-                session=self._state.id,
-            )
+            log.info("A missing Claude session is given up",
+                     action="row_corrected", session=self._state.id)  # fmt: skip
             await self._journal.put_right(self._state.id, row, own, [])
             self._missing, self._apart = None, True
 

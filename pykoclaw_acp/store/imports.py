@@ -14,7 +14,7 @@ from pykoclaw_acp.model.imports import (
     TranscriptTurn,
 )
 from pykoclaw_acp.model.turns import TurnOrigin
-from pykoclaw_acp.store import notes
+from pykoclaw_acp.store import notes, permissions
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import (
@@ -245,6 +245,8 @@ def piece(session_id: str, piece: ImportedPiece, own: Collection[str]) -> Iterat
     for turn_id in own:
         yield Statement(_REWIND_OWN, (now_ms(), turn_id))
         yield notes.give_again(turn_id)
+    if own:
+        yield permissions.interrupt_parked(session_id)
     if piece.events:
         at = min(piece.written_at or now_ms(), now_ms())
         yield Statement(

@@ -27,6 +27,7 @@ from tests.integration.journals import (
     events,
     places,
     prompt,
+    request,
     subject,
 )
 from tests.integration.programs import TASK
@@ -344,6 +345,24 @@ async def test_fork_is_told_what_was_rewound_there(s: Subject) -> None:
         assert await s.journal.forgotten(name) == {"t1"}
     assert await s.journal.pending_notes(session) == []
     assert await s.journal.forgotten(session) == set()
+
+
+async def test_parked_requests_of_rewound_turns_end(s: Subject) -> None:
+    """Those of other turns stay."""
+    session = await s.session()
+    for turn_id in ("t1", "t2"):
+        await s.journal.accept(turn := prompt(session, turn_id))
+        epoch = await s.workers.next_epoch(session)
+        await s.journal.dispatch(turn, epoch, [])
+        asked = request(f"asked-{turn_id}", turn_id, epoch=epoch)
+        await s.journal.record(session, epoch, [asked], {})
+        await s.journal.park(session, asked, [])
+        await s.journal.finish(session, turn_id, CANCELLED, [])
+    await s.imports.commit_piece(session, piece(turns=[TranscriptTurn("t3", "claude")]))
+    assert await s.branches.parked(session) == {"asked-t1", "asked-t2"}
+    await s.imports.commit_piece(session, piece(rewound={"t2"}))
+    assert await s.branches.parked(session) == {"asked-t1"}
+    assert not await s.journal.is_pending("asked-t2")
 
 
 async def test_prompts_of_tasks_are_known_by_conversation(s: Subject) -> None:

@@ -16,6 +16,7 @@ from pykoclaw_acp.errors import InvalidRequest, StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Event, Plan, PlanEntry, Text, ToolEnded, ToolStarted
+from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import PromptKeys, Turn
@@ -23,6 +24,7 @@ from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import limit_waits, overview
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
+from pykoclaw_acp.store.journal.imports import SqlImportStore
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.integration.asking import BOTH, Person, park, write
 from tests.integration.asking import rig as asking_rig
@@ -192,6 +194,28 @@ async def test_nothing_goes_on_with_what_was_rewound(tmp_path: Path) -> None:
         await rewinding(r).rewind(session, None, files=False, dry=False)
         assert await limit_waits.every(r.database) == []
         assert session.permissions.pending_ids == []
+        with pytest.raises(InvalidRequest):
+            await r.sessions.requests.decide("q1", "allow_once", "cli", "", ("Red", "Small"))
+
+
+async def test_rewind_elsewhere_withdraws_question_of_turn(tmp_path: Path) -> None:
+    """As soon as a look has seen it."""
+    async with asking_rig(tmp_path, "park") as r:
+        asking = await park(r, questions=BOTH)
+        session = asking.session
+        await session.idle()
+        person = Person()
+        session.subscribe(person, 0)
+        await eventually(lambda: person.ids == ["q1"])
+        session.record.claude_session_id = "claude"
+        await session.others.look()
+        assert person.withdrawn == []
+        row = TranscriptRow("claude", "/t", 1, 1, 1, 1, "", None, related=True)
+        gone = ImportedPiece(row, rewound={asking.turn.turn_id})
+        await SqlImportStore(r.database).commit_piece(session.id, gone)
+        await session.others.look()
+        assert session.permissions.pending_ids == []
+        await eventually(lambda: person.withdrawn == ["q1"])
         with pytest.raises(InvalidRequest):
             await r.sessions.requests.decide("q1", "allow_once", "cli", "", ("Red", "Small"))
 

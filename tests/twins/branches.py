@@ -21,7 +21,7 @@ from pykoclaw_acp.model.branches import (
 from pykoclaw_acp.model.events import BLOCKED, MOVED, Event, OpenTools, Text, Thinking, UserMessage
 from pykoclaw_acp.model.imports import TranscriptTurn
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import RequestOutcome, RequestPolicy
+from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.prompt_text import Note, command_at
 from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import STARTED, Outcome, PromptKeys, SessionRecord, TurnState
@@ -187,7 +187,7 @@ class MemoryBranchStore(MemoryStore):
                 tables.notes.setdefault(note.note_id, (session_id, note.text))
             tables.session(session_id).record.branch = point.branch
             tables.limit_waits.pop(session_id, None)
-            self._interrupt(session_id)
+            tables.interrupt_parked(session_id)
             return tables.log(session_id, None, said)
 
         return await self.database.write(rewind)
@@ -216,15 +216,6 @@ class MemoryBranchStore(MemoryStore):
             and one.policy == RequestPolicy.PARKED
             and one.outcome is None
         }
-
-    def _interrupt(self, session_id: str) -> None:
-        """What parked requests of rewound turns were about is taken back."""
-        requests = self.database.requests
-        for ask_id, one in requests.items():
-            mine = one.session_id == session_id and one.policy == RequestPolicy.PARKED
-            turn = self.database.turns.get(one.request.turn_id)
-            if mine and one.outcome is None and (turn is None or turn.rewound):
-                requests[ask_id] = replace(one, outcome=RequestOutcome.INTERRUPTED)
 
     async def open_tools(self, session_id: str, upto: int) -> OpenTools:
         tools = OpenTools()

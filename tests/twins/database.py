@@ -21,6 +21,7 @@ from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import (
     PermissionRequest,
+    RequestOutcome,
     RequestPolicy,
     StoredRequest,
     Workspace,
@@ -273,6 +274,14 @@ class MemoryDatabase:
         """The notes that the prompt of this turn carried are pending again."""
         for note_id in [one for one, carrier in self.carriers.items() if carrier == turn_id]:
             del self.carriers[note_id]
+
+    def interrupt_parked(self, session_id: str) -> None:
+        """What parked requests of rewound turns were about is taken back."""
+        for ask_id, one in self.requests.items():
+            mine = one.session_id == session_id and one.policy == RequestPolicy.PARKED
+            turn = self.turns.get(one.request.turn_id)
+            if mine and one.outcome is None and (turn is None or turn.rewound):
+                self.requests[ask_id] = replace(one, outcome=RequestOutcome.INTERRUPTED)
 
     def used(self, session_id: str) -> None:
         if session_id in self.sessions:

@@ -121,6 +121,8 @@ class MemoryImportStore(MemoryStore):
                 gone.add(one.turn_id)
                 one.rewound |= not one.unfinished
                 tables.give_notes_again(one.turn_id)
+        if gone:
+            tables.interrupt_parked(session_id)
 
     async def follow_transcript(
         self, session_id: str, claude_session_id: str, *, told: bool

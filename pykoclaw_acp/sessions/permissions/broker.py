@@ -52,11 +52,7 @@ class Broker:
     """
 
     def __init__(
-        self,
-        state: SessionState,
-        store: PermissionStore,
-        workers: Workers,
-        times: TurnTimes,
+        self, state: SessionState, store: PermissionStore, workers: Workers, times: TurnTimes
     ) -> None:
         self._state = state
         self._store = store
@@ -146,6 +142,12 @@ class Broker:
             one.withdrawn = True
         else:
             self._withdraw(one)
+
+    async def withdraw_rewound(self) -> None:
+        """Close the parked requests whose rows were settled as their turns were rewound elsewhere."""
+        for ask_id, one in list(self._pending.items()):
+            if one.parking and not await self._store.is_pending(ask_id) and not one.decision.done():
+                self._withdraw(one)
 
     def withdraw_parked(self, but: Collection[str] = ()) -> None:
         """Close the parked requests `but` these; their rows are settled already."""
@@ -285,11 +287,8 @@ class Broker:
         if one.withdrawn:  # its turn ended at the same moment
             self.withdraw(one.request.ask_id)
             return
-        log.exception(
-            "A permission request could not be parked",
-            action="question_not_parked",
-            session=self._state.id,
-        )
+        log.exception("A permission request could not be parked",
+                      action="question_not_parked", session=self._state.id)  # fmt: skip
         self._start_limit(one, at_least=self._times.away_grace)
         if not self.away.is_attended(one):
             self.away.start(one)
