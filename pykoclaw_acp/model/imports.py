@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.scheduled import ORIGIN
 
 
 class RowStanding(StrEnum):
@@ -106,6 +107,11 @@ class ImportedPiece:
     told: bool = False
     rewound: Collection[str] = ()
     written_at: int = 0
+
+    @property
+    def has_persons_prompt(self) -> bool:
+        """Whether a person has prompted through another program; a scheduled task is none."""
+        return any(isinstance(one, UserMessage) and one.origin != ORIGIN for _, one in self.events)
 
 
 @dataclass(frozen=True, slots=True)

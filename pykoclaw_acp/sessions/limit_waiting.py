@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 
-from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.limit_waits import given_up
-from pykoclaw_acp.model.scheduled import ORIGIN
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.ports.limit_waits import LimitWaitStore
 from pykoclaw_acp.sessions.state import SessionState
@@ -37,13 +35,6 @@ class LimitWaiting:
         for turn in cancelled:  # an end that is being committed may begin a wait
             await turn.over()
         await self.stop()
-
-    async def told_of(self, events: Iterable[Event | None]) -> None:
-        """Stop if a person has prompted the session through another program; a scheduled task leaves
-        the wait as it is.
-        """
-        if any(isinstance(one, UserMessage) and one.origin != ORIGIN for one in events):
-            await self.stop()
 
     async def stop(self) -> bool:
         """Whether the session has waited, and does not any more; its log says so."""

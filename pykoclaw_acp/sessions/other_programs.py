@@ -28,7 +28,6 @@ from pykoclaw_acp.model.turns import STARTED, Turn
 from pykoclaw_acp.sessions import writes
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.context import SessionContext
-from pykoclaw_acp.sessions.limit_waiting import LimitWaiting
 from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import Imported, RowStanding, Transcripts, TurnLocks, Workers
 from pykoclaw_acp.sessions.ports.journal import ConversationsAndNotes
@@ -55,7 +54,6 @@ class OtherPrograms:
         *,
         queue: TurnQueue,
         background: BackgroundTurns,
-        limit_wait: LimitWaiting,
         permissions: Broker,
         locks: TurnLocks | None = None,
         policy: LostContext = LostContext.AUTO,
@@ -67,7 +65,6 @@ class OtherPrograms:
         self._transcripts = transcripts
         self._queue = queue
         self._background = background
-        self._limit_wait = limit_wait
         self._permissions = permissions
         self._locks = locks
         self._lock = asyncio.Lock()
@@ -261,7 +258,6 @@ class OtherPrograms:
         self._replaced = self._replaced or found.replaced
         self._state.log.publish([replace(one, imported=True) for one in found.logged])
         await self._permissions.withdraw_rewound()
-        await self._limit_wait.told_of(one.event for one in found.logged)
         await self._entitle(found.logged)
         await self._rename(found)
         own = found.followed or record.claude_session_id

@@ -88,8 +88,7 @@ class SessionParts:
         self.unclaimed = Unclaimed(record, times.rejoin_window)
         self.others = OtherPrograms(
             state, journal, workers, transcripts or RowsOnly(), queue=queue, background=background,
-            limit_wait=self.limit_wait, permissions=self.permissions, locks=locks,
-            policy=times.lost_context,
+            permissions=self.permissions, locks=locks, policy=times.lost_context,
         )  # fmt: skip
         self.early = EarlyStart(state, workers)
         self.next_worker = NextWorker(state, journal, workers, background, self.early)

@@ -14,7 +14,7 @@ from pykoclaw_acp.model.imports import (
     TranscriptTurn,
 )
 from pykoclaw_acp.model.turns import TurnOrigin
-from pykoclaw_acp.store import notes, permissions
+from pykoclaw_acp.store import limit_waits, notes, permissions
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import (
@@ -256,6 +256,8 @@ def piece(session_id: str, piece: ImportedPiece, own: Collection[str]) -> Iterat
             (at, at, at, session_id),
             rows=1,
         )
+    if piece.has_persons_prompt:
+        yield limit_waits.forget(session_id)
 
 
 def _ids(payload: str) -> list[str]:

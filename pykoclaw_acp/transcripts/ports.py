@@ -43,8 +43,9 @@ class ImportStore(Protocol):
         """Return those of these sources of events that the session's log has."""
 
     async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:
-        """Append the events of a piece, under the next seqs, with all that it says. Waits while the
-        database cannot be written.
+        """Append the events of a piece, under the next seqs, with all that it says. A person's prompt
+        in it ends the session's wait for a usage limit; then a note follows the events. Waits while
+        the database cannot be written.
 
         Raises RowRefused if one of them was imported before, Conflict if there is no such session,
         or it was deleted.

@@ -18,6 +18,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
 from pykoclaw_acp.model.limit_waits import PROMPT, LimitWait
 from pykoclaw_acp.model.session_environment import ClientEnvironment, StoredEnvironment
 from pykoclaw_acp.model.turns import PromptKeys, TurnState
@@ -89,7 +90,11 @@ async def test_prompt_in_another_program_ends_wait(
     async with rig(tmp_path, transcripts=transcripts) as r:
         session = await waiting(r)
         said = UserMessage("u1", {"type": "text", "text": "Never mind."}, origin)
-        transcripts.find(RowStanding.SAME, said)
+        row = TranscriptRow("claude", "/t/claude.jsonl", 100, 1, 1, 80, "{}", "u1", related=True)
+        piece = ImportedPiece(row, [("u1:0", said)])
+        transcripts.find(
+            RowStanding.SAME, meanwhile=lambda: r.journal.commit_piece(session.id, piece)
+        )
         come_back(session)
         async with resuming(r):
             over: bool = await eventually(lambda: waits_for_nothing(r))

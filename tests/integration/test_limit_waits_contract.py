@@ -12,10 +12,12 @@ import pytest
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Conflict, RowRefused
+from pykoclaw_acp.model.events import Text, UserMessage
 from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
 from pykoclaw_acp.model.limit_waits import LimitWait, given_up
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, TurnState
-from tests.integration.journals import BOTH, Subject, end, prompt, subject
+from tests.integration.journals import BOTH, Subject, end, events, places, prompt, subject
 from tests.integration.programs import TASK
 
 FAILED = Outcome(
@@ -92,6 +94,24 @@ async def test_wait_is_given_up_once_and_logged(s: Subject) -> None:
     assert await s.journal.give_up_limit_wait(wait, said) is None
     assert (await s.texts(wait.session_id)).count("no longer waits") == 1
     assert await s.journal.limit_waits() == []
+
+
+@pytest.mark.parametrize(
+    ("origin", "rests"), [("terminal", True), ("whatsapp", True), ("scheduler", False)]
+)
+async def test_imported_persons_prompt_ends_wait(s: Subject, origin: str, rests: bool) -> None:
+    wait = await waiting(s)
+    said = UserMessage("t1", {"type": "text", "text": "Never mind."}, origin)
+    row = TranscriptRow("claude", "/t/claude.jsonl", 100, 1, 1, 80, "{}", "t1", related=True)
+    piece = ImportedPiece(row, [("e1:0", said), ("e2:0", Text("a", "Fine."))])
+    logged = await s.imports.commit_piece(wait.session_id, piece)
+    note = given_up(wait.turn_id) if rests else []
+    assert [one.event for one in logged] == [said, Text("a", "Fine."), *note]
+    read = (await s.journal.read(wait.session_id, 0, 100))[-len(logged) :]
+    assert (events(logged), places(logged)) == (events(read), places(read))
+    assert await s.journal.limit_waits() == ([] if rests else [wait])
+    more = await s.imports.commit_piece(wait.session_id, replace(piece, events=[("e3:0", said)]))
+    assert [one.event for one in more] == [said], "it is said once"
 
 
 async def test_a_closed_session_waits_for_nothing(s: Subject) -> None:

@@ -9,6 +9,7 @@ from pykoclaw_acp.errors import RowRefused
 from pykoclaw_acp.model.contexts import entry_uuid
 from pykoclaw_acp.model.events import Text, Thinking, ToolStarted, size
 from pykoclaw_acp.model.imports import ImportedPiece, KnownTranscripts, TranscriptTurn
+from pykoclaw_acp.model.limit_waits import given_up
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import TurnState
 from tests.twins.base import MemoryStore
@@ -92,14 +93,16 @@ class MemoryImportStore(MemoryStore):
             self._rewind(session_id, piece.rewound)
             if any((session_id, source) in tables.sources for source, _ in piece.events):
                 raise RowRefused("an event that was imported before")
-            seqs = tables.log(session_id, None, [event for _, event in piece.events])
-            for seq, (source, _) in zip(seqs, piece.events, strict=True):
+            said = [event for _, event in piece.events]
+            if piece.has_persons_prompt and session_id in tables.limit_waits:
+                said += given_up(tables.limit_waits.pop(session_id).turn_id)
+            seqs = tables.log(session_id, None, said)
+            for seq, (source, _) in zip(seqs, piece.events, strict=False):
                 tables.sources[session_id, source] = seq
             if seqs:
                 row.record.prompted, row.record.auxiliary, row.pruned = True, False, False
             return [
-                Logged(seq, None, event, size(event))
-                for seq, (_, event) in zip(seqs, piece.events, strict=True)
+                Logged(seq, None, event, size(event)) for seq, event in zip(seqs, said, strict=True)
             ]
 
         return await self.database.write(commit, patient=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Sequence
 from typing import Final
 
+import structlog
+
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.imports import ImportedPiece, KnownTranscripts, TranscriptTurn
+from pykoclaw_acp.model.limit_waits import given_up
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.store import blobs, events, imports, sessions
+from pykoclaw_acp.store import blobs, events, imports, limit_waits, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.journal.detaching import Detaching
 from pykoclaw_acp.store.units import NewEvent, Unit
@@ -17,6 +20,8 @@ from pykoclaw_acp.tasks import in_pieces
 
 _WEIGHT: Final = 32 * 1024  # characters of rows that are made in one step
 _STEP: Final = 500  # characters that a row costs besides
+
+log: Final = structlog.get_logger()
 
 
 class SqlImportStore(SqlStore):
@@ -49,7 +54,11 @@ class SqlImportStore(SqlStore):
         return await imports.imported(self._database, session_id, sources)
 
     async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:
-        """Append the events of a piece, with all that it says."""
+        """Append the events of a piece, with all that it says, and a note if it ends a wait."""
+        wait = None
+        if piece.has_persons_prompt:
+            wait = await limit_waits.of_session(self._database, session_id)
+        notes = () if wait is None else given_up(wait.turn_id)
         own = await imports.rewound(self._database, session_id, piece.rewound)
         detaching = Detaching()
         light = [
@@ -57,16 +66,24 @@ class SqlImportStore(SqlStore):
         ]
 
         async def commit(said: Sequence[tuple[str, Event]], names: Iterable[str]) -> list[Logged]:
-            rows = await in_pieces(_rows(session_id, said))
+            rows = (
+                *await in_pieces(_rows(session_id, said)),
+                *events.rows(session_id, None, notes),
+            )
             statements = (
                 *sessions.follow(session_id, [event for _, event in said]),
                 *imports.piece(session_id, piece, own),
                 *blobs.use(session_id, names),
             )
             seqs = await self._commit(Unit(statements, rows), patient=True)
+            if wait is not None:
+                log.info(
+                    "A session waits no more", action="limit_wait_given_up", session=session_id
+                )
+            logged = (*(event for _, event in said), *notes)
             return [
                 Logged(seq, None, event, len(row.payload))
-                for seq, row, (_, event) in zip(seqs, rows, said, strict=True)
+                for seq, row, event in zip(seqs, rows, logged, strict=True)
             ]
 
         try:
