@@ -48,7 +48,7 @@ class SideTasks:
             "deliver": deliverer.run(),
             "go on after usage limits": limits.run(),
             "purge deleted sessions": _purge(database),
-            "remove transcripts of deleted sessions": _remove_transcripts(sessions, database),
+            "remove transcripts of deleted sessions": remove_transcripts(sessions, database),
             "remove unused blobs": _remove_unused(database),
             "convert old logs": _convert(conversion),
             "tell people": notices.run(settings, database, journal, sessions),
@@ -73,13 +73,19 @@ async def _purge(database: Database) -> None:
         log.exception("Deleted sessions could not be purged", action="purge_failed")
 
 
-async def _remove_transcripts(sessions: Sessions, database: Database) -> None:
-    """Finish removals; the next server tries again what cannot be removed."""
-    try:
-        await database.condition.writable()
-        await sessions.catalogue.finish_removals()
-    except Exception:
-        log.exception("Transcripts of deleted sessions are removed later", action="removal_failed")
+async def remove_transcripts(sessions: Sessions, database: Database) -> None:
+    """Finish removals, now and after each deletion; until cancelled."""
+    wanted = sessions.catalogue.removals_wanted
+    while True:
+        try:
+            await database.condition.writable()
+            await sessions.catalogue.finish_removals()
+        except Exception:
+            log.exception(
+                "Transcripts of deleted sessions are removed later", action="removal_failed"
+            )
+        await wanted.wait()
+        wanted.clear()
 
 
 async def _remove_unused(database: Database) -> None:

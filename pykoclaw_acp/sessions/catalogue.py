@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Collection
@@ -94,6 +95,9 @@ class Catalogue:
     ) -> None:
         self.settings = settings
         self.transcripts: FoundTranscripts | None = None
+        self.removals_wanted = asyncio.Event()
+        """Set when a fork that needed a deleted session's transcript may be gone."""
+        self._removing: set[str] = set()  # Claude sessions of deletions that are going on
         self._names = names
         self._sessions = sessions
         self._store = store
@@ -158,24 +162,28 @@ class Catalogue:
         except SessionNotFound:
             if self._found is None or await self._found.find(session_id) is None:
                 return None
-            await self._store.bury_transcript(session_id, remove=self._removes)
+            deleting = self._store.bury_transcript(session_id, remove=self._removes)
         else:
             claude |= {session.id, session.record.claude_session_id or session.id}
             claude |= await self._store.begun_transcripts(session.id)
             if conversations.channel(session.record.conversation_name) != conversations.OWN:
                 claude.clear()  # other programs go on with it
-            await self._sessions.delete(session, claude if self._removes else ())
-        removed = await self._remove(claude)
-        await self.finish_removals(claude)  # of which this was the last fork
-        return removed
+            deleting = self._sessions.delete(session, claude if self._removes else ())
+        self._removing |= claude
+        try:
+            await deleting
+            return await self._remove(claude)
+        finally:
+            self._removing -= claude
+            self.removals_wanted.set()
 
-    async def finish_removals(self, besides: Collection[str] = ()) -> None:
-        """Delete what is left of the transcripts of deleted sessions, `besides` these: after kills and
-        failures, and when no fork needs them any more.
+    async def finish_removals(self) -> None:
+        """Delete what is left of the transcripts of deleted sessions: after kills and failures, and
+        when no fork needs them any more.
         """
         with contextlib.suppress(StoreUnavailable, StoreClosed):
             left = await self._store.transcripts_to_remove()
-            await self._remove(left.difference(besides))
+            await self._remove(left - self._removing)
 
     async def _remove(self, claude: set[str]) -> Removed | None:
         removed = None

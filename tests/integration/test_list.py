@@ -19,6 +19,7 @@ from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.found_transcripts import FoundTranscript, Removed
 from pykoclaw_acp.model.listing import ListPosition, ListQuery
 from pykoclaw_acp.protocol import list_cursor
+from pykoclaw_acp.server.side_tasks import remove_transcripts
 from pykoclaw_acp.sessions import catalogue
 from pykoclaw_acp.store import forking, overview
 from pykoclaw_acp.store.readers import ReaderPool
@@ -499,6 +500,28 @@ async def test_undeleted_transcript_is_tried_by_the_next_server(tmp_path: Path) 
         assert len(found.removed) == 1, "nothing is left"
 
 
+async def test_deletion_itself_removes_its_transcript(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no earlier one: that is for whoever finishes removals, who leaves those under way."""
+    async with rig(tmp_path) as r, client(r) as wire:
+        catalogue, found = r.sessions.catalogue, with_transcripts(r, delete_transcripts="on")
+        found.left = ("/x",)
+        await catalogue.delete(CLAUDE)
+        session, remove = await told(wire), found.remove
+
+        async def finishing(claude_session_ids: Collection[str]) -> Removed:
+            monkeypatch.setattr(found, "remove", remove)
+            await catalogue.finish_removals()
+            return await remove(claude_session_ids)
+
+        monkeypatch.setattr(found, "remove", finishing)
+        await catalogue.delete(session)
+        assert found.removed[:2] == [{CLAUDE}, {CLAUDE}]
+        assert len(found.removed) == 3
+        assert session in found.removed[2]
+
+
 async def test_deletion_does_not_wait_for_removals_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -522,10 +545,14 @@ async def test_transcript_stays_for_unprompted_fork(tmp_path: Path) -> None:
         await wire.call("session/delete", sessionId=session)
         await r.sessions.catalogue.finish_removals()  # as the next server
         assert found.removed == []
+        removing = asyncio.create_task(remove_transcripts(r.sessions, r.database), name="remove")
         await wire.call("session/prompt", **prompt(fork, "say 1"))
         await wire.call("session/delete", sessionId=fork)
         assert fork in found.removed[0]
+        await eventually(lambda: len(found.removed) == 2)
         assert session in found.removed[1], "no fork needs it any more"
+        removing.cancel()
+        await asyncio.wait([removing])
         await r.sessions.catalogue.finish_removals()
         assert len(found.removed) == 2
 
