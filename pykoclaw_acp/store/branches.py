@@ -135,12 +135,17 @@ def drop(session_id: str) -> Statement:
 
 
 async def branched_off(database: Database, claude_session_ids: Collection[str]) -> set[str]:
-    """Return those of these Claude sessions at which another one is yet to begin."""
+    """Return those of these Claude sessions at which another one is yet to begin, or would if a fork
+    was rewound to a turn of its source's: such turns have ids that begin with the fork's.
+    """
     rows = await database.read(
         "SELECT b.claude_session_id FROM acp_branches b"  # noqa: S608  placeholders only
         " JOIN acp_sessions s ON s.acp_session_id = b.acp_session_id"
-        f" WHERE s.deleted_at IS NULL AND b.claude_session_id IN {places(claude_session_ids)}",
-        tuple(claude_session_ids),
+        f" WHERE s.deleted_at IS NULL AND b.claude_session_id IN {places(claude_session_ids)}"
+        " UNION SELECT t.claude_session_id FROM acp_sessions s CROSS JOIN acp_turns t"
+        " ON t.turn_id > s.acp_session_id || '/' AND t.turn_id < s.acp_session_id || '0'"
+        f" WHERE s.deleted_at IS NULL AND t.claude_session_id IN {places(claude_session_ids)}",
+        (*claude_session_ids,) * 2,
     )
     return {claude for (claude,) in rows}
 

@@ -132,6 +132,19 @@ async def test_session_is_forked_at_ends_of_turns(s: Subject) -> None:
         await point(s, "b", "two")
 
 
+async def test_forks_copied_turns_need_their_transcript(s: Subject) -> None:
+    await three(s)
+    assert await s.journal.branched_off({"claude", "other"}) == set()
+    await s.branches.fork(fork(await point(s)))
+    await ran(s, "fork", "d")
+    assert (await found(s, "fork")).branch is None
+    assert (await s.branches.rewind_point(await found(s, "fork"), "d")).memory == memory("c")
+    await s.journal.delete("one")
+    assert await s.journal.branched_off({"claude", "other"}) == {"claude"}
+    await s.journal.delete("fork")
+    assert await s.journal.branched_off({"claude", "other"}) == set()
+
+
 async def test_running_turn_is_left_out_of_fork(s: Subject) -> None:
     await three(s)
     await begun(s, "one", "d")

@@ -42,9 +42,16 @@ class MemoryTranscriptSessions(MemoryStore):
         await self.database.write(adopt)
 
     async def branched_off(self, claude_session_ids: Collection[str]) -> set[str]:
-        rows = self.database.read().sessions.values()
-        living = (row.record.branch for row in rows if not row.deleted)
-        return {one.source for one in living if one and one.source in claude_session_ids}
+        tables = self.database.read()
+        living = {key: row for key, row in tables.sessions.items() if not row.deleted}
+        needed = {row.record.branch.source for row in living.values() if row.record.branch}
+        needed |= {
+            turn.outcome.claude_session_id or ""
+            for turn in tables.turns.values()
+            if turn.outcome and turn.session_id in living
+            if turn.turn_id.startswith(f"{turn.session_id}/")
+        }
+        return needed & {*claude_session_ids}
 
     async def begun_transcripts(self, session_id: str) -> set[str]:
         begun = self.database.read().begun.items()

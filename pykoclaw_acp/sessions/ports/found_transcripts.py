@@ -36,8 +36,8 @@ class TranscriptSessions(Store, Protocol):
         """
 
     async def branched_off(self, claude_session_ids: Collection[str]) -> set[str]:
-        """Return those of these Claude sessions at which another one is yet to begin, as that of a
-        fork that was not prompted.
+        """Return those of these Claude sessions at which another one may yet begin, as that of a fork
+        that was not prompted, or is rewound to a turn of its source's.
         """
 
     async def begun_transcripts(self, session_id: str) -> set[str]:

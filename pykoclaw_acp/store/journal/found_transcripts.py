@@ -54,7 +54,7 @@ class SqlFoundStore(SqlStore):
         await self._commit(Unit(store.adopt(record, updated_at, self.clock.now())))
 
     async def branched_off(self, claude_session_ids: Collection[str]) -> set[str]:
-        """Return those of these Claude sessions at which another one is yet to begin."""
+        """Return those of these Claude sessions at which another one may yet begin."""
         return await branches.branched_off(self._database, claude_session_ids)
 
     async def begun_transcripts(self, session_id: str) -> set[str]:
