@@ -22,6 +22,7 @@ LONGEST_NAME: Final = 60  # characters of a prompt by which its task is named
 ONE_RUN: Final = timedelta(seconds=60)
 """Most between what Claude said in a run and the row that delivers it."""
 
+_ID: Final = "delivery-"  # how the ids of messages and notes begin
 _OPEN, _CLOSE = "<reply>", "</reply>"
 
 
@@ -79,7 +80,12 @@ def shown(delivery: Delivery) -> list[Event]:
     if delivery.is_empty:
         return []
     said = f"\n\n**{_heading(delivery)}**\n\n{_cut(delivery, LONGEST)}\n\n"
-    return [Text(f"delivery-{delivery.delivery_id}", part) for part in split_text(said, MAX_TEXT)]
+    return [Text(f"{_ID}{delivery.delivery_id}", part) for part in split_text(said, MAX_TEXT)]
+
+
+def is_of_delivery(message_id: str) -> bool:
+    """Whether the message with this id shows a delivery; its text belongs to no turn."""
+    return message_id.startswith(_ID)
 
 
 def is_shown(delivery: Delivery, said: str) -> bool:
@@ -108,7 +114,7 @@ def time_of(text: str) -> datetime | None:
 def note(delivery: Delivery) -> Note:
     """What Claude is told of a delivery that the user was shown."""
     return Note(
-        f"delivery-{delivery.delivery_id}",
+        f"{_ID}{delivery.delivery_id}",
         f"{_heading(delivery)} The user was shown this message, of {delivery.created_at}:\n\n"
         f"{_cut(delivery, LONGEST_NOTE)}",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 
-from pykoclaw_acp.model import digest
+from pykoclaw_acp.model import deliveries, digest
 from pykoclaw_acp.model.contexts import entry_uuid
 from pykoclaw_acp.model.digest import MOST_TURNS, TurnSummary
 from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
@@ -25,6 +25,7 @@ class ContextSummary:
         self._turns: deque[TurnSummary] = deque(maxlen=MOST_TURNS)
         # The newest turn of ours, by its id, and of others; without a summary if it is passed over.
         self._newest: dict[str | None, TurnSummary | None] = {}
+        self._last: TurnSummary | None = None  # the newest of both
         self._asking: tuple[str | None] | None = None  # whose prompt may go on
 
     def follow(self, event: Event, turn_id: str | None = None) -> None:
@@ -33,7 +34,9 @@ class ContextSummary:
             self._ask(event, turn_id)
             return
         self._asking = None
-        if (turn := self._turn_of(turn_id)) is None:
+        delivered = isinstance(event, Text) and deliveries.is_of_delivery(event.message_id)
+        turn = self._last if delivered else self._turn_of(turn_id)
+        if turn is None:
             return
         if isinstance(event, Text) and not event.note:
             turn.say(event.text, event.message_id)
@@ -58,14 +61,16 @@ class ContextSummary:
     def _begin(self, turn_id: str | None, turn: TurnSummary | None) -> None:
         if turn_id is not None:
             self._newest = {None: self._newest.get(None)}
-        self._newest[turn_id] = turn
+        self._newest[turn_id] = self._last = turn
 
     def _turn_of(self, turn_id: str | None) -> TurnSummary | None:
-        """What Claude began by itself belongs to the turn before it."""
+        """What Claude began by itself belongs to the turn of ours before it, and is passed with it."""
         if turn_id is None or turn_id in self._newest:
             return self._newest.get(turn_id)
-        passed = entry_uuid(turn_id) in self._forgotten
-        return self._turns[-1] if self._turns and not passed else None
+        if entry_uuid(turn_id) in self._forgotten:
+            return None
+        ours = next((one for one in self._newest if one is not None), None)
+        return self._last if ours is None else self._newest[ours]
 
     def text(self, left_out: int = 0) -> str:
         """The newest turns; empty if there are none. `left_out`: turns before those that it followed."""
