@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from pykoclaw_acp import long_texts
 from pykoclaw_acp.model import client_traits
+from pykoclaw_acp.model.events import UserMessage
 
 # Tried on every prompt: clients do not always give their name
 _MARKS: Final = client_traits.DEFAULT.wrapping
@@ -26,6 +27,7 @@ _LOOK: Final = 4096  # characters scanned for white space at once
 _COMMAND: Final = re.compile(r"/[A-Za-z][\w:.-]{0,254}+(?:\s|\Z)")
 
 NOTES_TAG: Final = "conversation-notes"
+TERMINAL: Final = "terminal"  # origin of what was typed in one
 SHELL: Final = "!"  # what the user of a terminal types before a command for a shell
 LINK: Final = "[@"  # beginning of a link to a resource, as Claude gets it
 MOST_NOTES: Final = 64 * 1024  # characters
@@ -111,9 +113,9 @@ def without_tag(text: str, tag: str) -> str:
     return re.sub(rf"<(?=\s*+/?+\s*+{re.escape(tag)})", "&lt;", text, flags=re.IGNORECASE)
 
 
-def is_for_shell(block: dict[str, Any]) -> bool:
-    """Whether a block of an imported message is what a user of a terminal has given to a shell."""
-    return str(block.get("text")).startswith(SHELL)
+def is_for_shell(asked: UserMessage) -> bool:
+    """Whether an imported message is what a user of a terminal has given to a shell."""
+    return asked.origin == TERMINAL and str(asked.content.get("text")).startswith(SHELL)
 
 
 def is_command(words: str) -> bool:

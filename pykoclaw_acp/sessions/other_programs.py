@@ -323,7 +323,7 @@ class OtherPrograms:
         if not titling.lacks_words(self._state.record):
             return
         for one in logged:
-            if isinstance(one.event, UserMessage) and not is_for_shell(one.event.content):
+            if isinstance(one.event, UserMessage) and not is_for_shell(one.event):
                 if (title := titles.title([one.event.content])) is not None:
                     await self._state.log.tell([titling.changed(title, BY_WORDS)], patient=True)
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from pykoclaw_acp.model.prompt_text import TERMINAL
 from pykoclaw_acp.model.scheduled import ORIGIN
 from pykoclaw_acp.transcripts.wire import SeenTurn
 
@@ -23,7 +24,7 @@ def origin(turn: SeenTurn, conversation: str, prompt: str, scheduled: Collection
     program, such as `sdk-ts` for one on Claude's SDK for TypeScript.
     """
     if of_terminal(turn.entrypoint):
-        return "terminal"
+        return TERMINAL
     if turn.entrypoint and turn.entrypoint != _SDK:
         return turn.entrypoint
     if prompt in scheduled:

@@ -699,11 +699,22 @@ async def test_title_is_first_prompt_taken_in(tmp_path: Path) -> None:
     async with rig(tmp_path, transcripts) as r, front(r) as one:
         await upsert_row(r.database, Conversation(name, CLAUDE))
         asked = UserMessage("u", {"type": "text", "text": "Mend the parser"})
-        shell = UserMessage("s", {"type": "text", "text": "!ls"})
+        shell = UserMessage("s", {"type": "text", "text": "!ls"}, "terminal")
         transcripts.find(RowStanding.MOVED_ON, shell, asked, "Done.")
         await one.result(1, "session/load", sessionId=old, cwd="/", mcpServers=[])
         record = (await r.sessions.get(old)).record
         assert record.title == "Mend the parser"
+
+
+async def test_channels_exclamation_mark_begins_a_title(tmp_path: Path) -> None:
+    old, name = "1a2b3c4d-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "acp-1a2b3c4d"
+    transcripts = ScriptedTranscripts()
+    async with rig(tmp_path, transcripts) as r, front(r) as one:
+        await upsert_row(r.database, Conversation(name, CLAUDE))
+        asked = UserMessage("u", {"type": "text", "text": "!remind me"}, "whatsapp")
+        transcripts.find(RowStanding.MOVED_ON, asked, "Done.")
+        await one.result(1, "session/load", sessionId=old, cwd="/", mcpServers=[])
+        assert (await r.sessions.get(old)).record.title == "!remind me"
 
 
 async def test_clients_own_prompt_makes_no_helper(
