@@ -38,12 +38,14 @@ def find_turn(descriptor: int, upto: int, uuid: str) -> str | None:
     return None
 
 
-def taken_upto(scan: Scan, descriptor: int, upto: int) -> int:
-    """Where the last entry begins, before `upto`, that is known to be in the log; -1 if none is."""
+def taken_upto(scan: Scan, descriptor: int, begin: int, upto: int) -> int:
+    """Where the last entry begins, between these places, that is known to be in the log if the file
+    is read anew; -1 if none is.
+    """
     uuids, found = {*scan.own, *scan.known, *scan.known.values()}, -1
-    if not uuids:
+    if not (scan.anew and uuids):
         return found
-    for line in lines.read(descriptor, 0, upto):
+    for line in lines.read(descriptor, begin, upto):
         entry = entries.decode(line.text)
         if entry is not None and entry.uuid in uuids:
             found = line.begin

@@ -157,6 +157,7 @@ class Import:
             known={one.uuid: one.last_uuid or "" for one in turns if not one.own},
             hold=running,
             upto=look.size,
+            anew=not again,
             plans=files.plans(row.path),
         )
 

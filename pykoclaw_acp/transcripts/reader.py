@@ -187,7 +187,7 @@ class TranscriptReader:
         """Where what was taken in ends, if the file is read anew: earlier versions have left
         commands for a shell out, and what the log has stays as it is.
         """
-        return -1 if self._scan.offset else taken_upto(self._scan, self._file, self._upto)
+        return taken_upto(self._scan, self._file, self._piece.offset, self._upto)
 
     # --- turns
 

@@ -30,6 +30,8 @@ class Scan(msgspec.Struct, tag="scan", omit_defaults=True):
     hold: bool = False
     upto: int | None = None
     """Size of the file when it was looked at; None: now."""
+    anew: bool = False
+    """The look began at the beginning of the file, maybe in a process that has died."""
     careful: bool = False
     """A piece for each line, so that one which ends the process is known by its place."""
     skip_first: bool = False

@@ -614,6 +614,26 @@ async def test_file_with_another_content_is_read_anew(p: Place) -> None:
     assert await p.log() == [*said, "> new", "after"]
 
 
+async def test_commands_left_out_stay_so_after_death(p: Place) -> None:
+    """Earlier versions left commands for a shell out; the file is read anew, and a reader dies."""
+    told = turns(p.transcript, 1)
+    hostile = p.transcript.path.stat().st_size
+    told += turns(p.transcript, 1, 1)
+    await p.look()
+    path = p.transcript.path
+    read = path.read_bytes()
+    path.with_suffix(".new").write_bytes(read[:hostile])
+    path.with_suffix(".new").replace(path)
+    p.transcript.raw("{}\n")
+    p.transcript.prompt("<bash-input>old</bash-input>", "b1", entrypoint="cli", parentUuid="e4")
+    p.transcript.raw(read[hostile:].decode())
+    p.transcript.prompt("<bash-input>new</bash-input>", "b2", entrypoint="cli", parentUuid="e8")
+    made = p.transcripts()
+    made.readers = Deadly(hostile)
+    await p.look(made)
+    assert await p.log() == [*told, DAMAGED, "> !new", "new …"]
+
+
 async def test_line_a_crash_cut_is_damaged_later(p: Place) -> None:
     said = turns(p.transcript, 1)
     p.transcript.raw('{"type": "assistant", "uuid": "x", "mess')

@@ -97,7 +97,8 @@ class Reading:
         """The new events."""
         path = self.transcript.path
         descriptor = os.open(path, os.O_RDONLY)
-        scan = Scan(str(path), "/w", self.offset, self.state, own=list(self.own), **self.fields)
+        fields = {"own": list(self.own), "anew": not self.offset, **self.fields}
+        scan = Scan(str(path), "/w", self.offset, self.state, **fields)
         try:
             upto = scan.upto or os.fstat(descriptor).st_size
             self.pieces = list(TranscriptReader(scan, descriptor, upto).pieces())
