@@ -36,6 +36,11 @@ def asked(stack: Stack) -> str:
     return "\n".join(stack.asked()[-1]["user_texts"])
 
 
+def is_told(told: str, word: str) -> bool:
+    """Once; the terminal's turn is in a summary, too, if it was looked at while it ran."""
+    return told.count(f"Word: {word}") in ((1, 2) if word == "theirs" else (1,))
+
+
 def turns(stack: Stack) -> list[str]:
     found = stack.rows("SELECT turn_id FROM acp_turns ORDER BY position, created_at")
     return [row["turn_id"] for row in found]
@@ -81,7 +86,8 @@ async def test_rewound_turn_of_a_branch_is_not_told(stack: Stack, words: tuple[s
         told = asked(stack)
         assert "Word: one" in told
         assert "Word: ours" not in told
-        assert [told.count(f"Word: {one}") for one in ("theirs", "more")] == [1, len(words) - 1]
+        assert is_told(told, "theirs")
+        assert is_told(told, "more") is ("more" in words)
         assert "Noted theirs." in answers(stack), "the whole turn, which began before"
 
 
@@ -94,7 +100,8 @@ async def test_rewind_keeps_the_branch_claude_had(stack: Stack, rounds: int) -> 
         await rewind(client, session)
     await say(client, session, "three")
     told = asked(stack)
-    assert [told.count(f"Word: {one}") for one in ("one", "theirs", "ours", "two")] == [1, 1, 1, 0]
+    assert [is_told(told, one) for one in ("one", "theirs", "ours")] == [True] * 3
+    assert "two" not in told
     assert "Asked: Word: ours" in told
     assert "Noted ours." in told
     assert answers(stack)[0] == "Noted one."
@@ -122,7 +129,7 @@ async def test_fork_keeps_the_branch_claude_had(stack: Stack, at: str) -> None:
     assert answers(stack)[0] == "Noted one."
     assert "Asked: Word: ours" in told
     assert "two" not in told
-    assert told.count("Word: theirs") == 1
+    assert is_told(told, "theirs")
     assert "Noted ours.\nNoted theirs." not in told
     assert ("Noted theirs." in answers(stack)) == (at != "ours")
 
