@@ -123,12 +123,16 @@ class Rewinding:
                     return rewound
                 if rewound.files_error is not None:
                     raise InvalidRequest(_REFUSED.format(rewound.files_error))
+                before = await self._store.begun_rewind(session.id)
+                if before is not None and before.turn_id != point.turn_id:
+                    before = None
+                left = _NO_FILE if files else _LEFT_ALONE if before is None else _PART_BACK
                 _require_idle(session)
                 self._store.require_writable()  # it may have failed meanwhile
                 begun.set()
                 if files:
-                    rewound = await self._restore(session, point, rewound, given)
-                await self._forget(session, point, rewound, request_key, files=files)
+                    rewound = await self._restore(session, point, rewound, before, given)
+                await self._forget(session, point, rewound, request_key, left)
         return rewound
 
     async def _restore(
@@ -136,14 +140,14 @@ class Rewinding:
         session: Session,
         point: RewindPoint,
         rewound: Rewound,
+        before: Rewound | None,
         given: ClientEnvironment | None,
     ) -> Rewound:
-        """Put files back. Those that a rewind to this place has begun with before the daemon died, or
-        the database could not be written, are its files as well.
+        """Put files back. Those that a rewind to this place has begun with `before` the daemon died, or
+        not all could be put back, are its files as well.
         """
         differing = rewound.files
-        before = await self._store.begun_rewind(session.id)
-        if before is not None and before.turn_id == point.turn_id:
+        if before is not None:
             more = [one for one in before.files if one not in differing]
             rewound = dataclasses.replace(before, turns=rewound.turns, files=[*differing, *more])
         if differing:
@@ -175,8 +179,7 @@ class Rewinding:
         point: RewindPoint,
         rewound: Rewound,
         request_key: str | None,
-        *,
-        files: bool,
+        left: str,
     ) -> None:
         async with session.between_turns():  # Claude may have begun one by itself
             await self._workers.stop(session.id)
@@ -184,7 +187,6 @@ class Rewinding:
         note = await context.note_at(point.upto, point.memory, f"rewound-{point.turn_id}")
         following = await session.log.read_after(point.upto, MOST_BEFORE)
         words = _words([one.event for one in following])
-        left = _NO_FILE if files else _LEFT_ALONE
         said = _note(point, rewound, words, left, summary=note is not None)
         said += await context.without_tasks()
         seqs = await self._store.rewind(
@@ -263,6 +265,7 @@ _NOTHING: Final[dict[str, Any]] = {"canRewind": True}
 
 _NO_FILE: Final = "No file was changed."
 _LEFT_ALONE: Final = "Files were left as they are."
+_PART_BACK: Final = "An earlier try may have put some files back; this one changed none."
 _SUMMARY: Final = "It gets a summary of what came before."
 _STAYS: Final = "Mode, model and lasting permission rules stay."
 

@@ -643,3 +643,26 @@ async def test_rewind_that_goes_on_knows_its_files(
         (said,) = [one.event for one in await session.log.read_after(session.last_seq - 1, 1)]
         assert isinstance(said, Text)
         assert "1 file was put back; 1 file that did not exist then was deleted." in said.text
+
+
+@pytest.mark.parametrize("dies", [True, False])
+async def test_note_without_files_tells_earlier_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dies: bool
+) -> None:
+    """Which could put back a part of them, or was not completed."""
+    async with rig(tmp_path) as r:
+        session = await at_rest(r)
+        copies = Copies(["/a", "/b"], [] if dies else ["/b"])
+        monkeypatch.setattr(session.requests, "rewind_files", copies)
+
+        class Dying(SqlBranchStore):
+            async def rewind(self, *_: Any, **__: Any) -> list[int]:
+                raise StoreClosed
+
+        with pytest.raises(StoreClosed if dies else InvalidRequest):
+            await Rewinding(Dying(r.database), r.pool).rewind(session, None, files=True, dry=False)
+        await rewinding(r).rewind(session, None, files=False, dry=False)
+        (said,) = [one.event for one in await session.log.read_after(session.last_seq - 1, 1)]
+        assert isinstance(said, Text)
+        assert "An earlier try may have put some files back; this one changed none." in said.text
+        assert "left as they are" not in said.text
