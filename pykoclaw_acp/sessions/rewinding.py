@@ -80,8 +80,9 @@ class Rewinding:
         Claude knows. `dry`: only say what would change. `given`: by who asks, for a worker. A request that is sent
         again under its key is done once, and one that is given up is done whole or not at all.
 
-        Raises InvalidRequest while a turn runs, or if files were wanted and cannot be put back, and
-        StoreUnavailable; then nothing was changed. Also as `BranchStore.rewind_point`.
+        Raises InvalidRequest while a turn runs, or if files were wanted and cannot be put back; and
+        StoreUnavailable, before anything is changed: from then on it waits for a database that cannot be
+        written. Also as `BranchStore.rewind_point`.
         """
         begun = asyncio.Event()
         rewinding = self._rewind(

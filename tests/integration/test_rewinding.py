@@ -30,7 +30,7 @@ from tests.integration.asking import BOTH, Person, park, write
 from tests.integration.asking import rig as asking_rig
 from tests.integration.callers import caller, prompted
 from tests.integration.rig import Client, Rig, hanging, rig
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 
 
 def rewinding(r: Rig) -> Rewinding:
@@ -666,3 +666,27 @@ async def test_note_without_files_tells_earlier_try(
         assert isinstance(said, Text)
         assert "An earlier try may have put some files back; this one changed none." in said.text
         assert "left as they are" not in said.text
+
+
+async def test_rewind_waits_for_database_after_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await at_rest(r)
+        condition = r.database.condition
+        recovered = condition.recovered
+        monkeypatch.setattr(condition, "recovered", lambda: None)  # the file is fine
+        monkeypatch.setattr(session.requests, "rewind_files", Copies(["/a"]))
+
+        class Locked(SqlBranchStore):
+            async def rewind(self, *given: Any, **more: Any) -> list[int]:
+                condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
+                return await super().rewind(*given, **more)
+
+        rewind = Rewinding(Locked(r.database), r.pool).rewind(session, None, files=True, dry=False)
+        call = asyncio.ensure_future(rewind)
+        await not_within(call.done)
+        assert session.record.branch is None
+        recovered()
+        assert (await call).files == ["/a"]
+        assert session.record.branch == Branch("")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
+from pykoclaw_acp.model.branches import Memory, RewindPoint, Rewound
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.turns import SessionRecord
@@ -60,11 +61,15 @@ async def test_events_wait_until_store_is_writable(s: Subject) -> None:
     assert record is not None
     turn = prompt(session)
     await s.journal.accept(turn)
+    point, done = RewindPoint(turn.turn_id, 1, 0, Memory(None)), Rewound(turn.turn_id, 1, [], 0, 0)
     troubles = s.journal.troubles
     s.condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
     waiting = [
         asyncio.ensure_future(s.journal.append(session, [Text("m", "happened")], patient=True)),
         asyncio.ensure_future(s.journal.finish(session, turn.turn_id, CANCELLED, [])),
+        asyncio.ensure_future(
+            s.branches.rewind(session, point, [], done, note=None, request_key=None)
+        ),
         asyncio.ensure_future(s.journal.reopen(record)),
         asyncio.ensure_future(s.journal.writable()),
         asyncio.ensure_future(s.workers.worker_gone(session, 1)),

@@ -190,7 +190,7 @@ class MemoryBranchStore(MemoryStore):
             tables.interrupt_parked(session_id)
             return tables.log(session_id, None, said)
 
-        return await self.database.write(rewind)
+        return await self.database.write(rewind, patient=True)
 
     def _delivered(self, session_id: str, upto: int) -> list[str]:
         """Notes of what was delivered before this place."""

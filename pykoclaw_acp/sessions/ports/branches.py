@@ -50,7 +50,8 @@ class BranchStore(Store, Protocol):
     ) -> list[int]:
         """Let Claude forget what came from there on, when it is prompted next, and tell it of the
         note; logs these events and returns their seqs. `done` is kept for the request. Parked requests
-        of the turns that were rewound are settled.
+        of the turns that were rewound are settled. Waits while the database cannot be written: files
+        may have been put back.
         """
 
     async def parked(self, session_id: str) -> set[str]:

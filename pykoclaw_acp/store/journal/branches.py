@@ -50,7 +50,7 @@ class SqlBranchStore(SqlStore):
         request_key: str | None,
     ) -> list[int]:
         """Let Claude forget what came from there on, when it is prompted next; nothing goes on with
-        it by itself, or by an answer to a parked request.
+        it by itself, or by an answer to a parked request. Waits while the database cannot be written.
         """
         statements = (
             *branches.rewind(session_id, point, done, note, request_key),
@@ -58,7 +58,7 @@ class SqlBranchStore(SqlStore):
             permissions.interrupt_parked(session_id),
         )
         rows = events.rows(session_id, None, said)
-        return await self._commit(Unit(statements, rows, durable=True))
+        return await self._commit(Unit(statements, rows, durable=True), patient=True)
 
     async def parked(self, session_id: str) -> set[str]:
         """Ids of the session's pending requests that are parked."""
