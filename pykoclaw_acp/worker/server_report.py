@@ -13,13 +13,12 @@ from typing import Any, Final, NamedTuple
 import structlog
 from claude_agent_sdk import ClaudeSDKClient
 
-from pykoclaw_acp.worker.server_states import NEEDS_SIGN_IN, advice, sign_in_command
+from pykoclaw_acp.worker.server_states import NEEDS_SIGN_IN, PENDING, advice, sign_in_command
 from pykoclaw_acp.worker.usage_report import plain
 
 LIMIT: Final = 10.0  # s; for the states
 SETTLE: Final = 8.0  # s; for servers that connect as Claude starts
 PAUSE: Final = 0.2  # s between two looks at those
-PENDING: Final = "pending"
 TRY_LIMIT: Final = 30.0  # s; for a server to connect
 ALL: Final = "all"
 LONGEST: Final = 1_000  # characters of a command; nobody has a server with a longer name

@@ -36,6 +36,7 @@ from pykoclaw_acp.worker.permissions import PermissionCallbacks
 
 FAILED: Final = "failed"
 NEEDS_SIGN_IN: Final = "needs-auth"
+PENDING: Final = "pending"
 ASK_WAIT: Final = 5.0  # s; for the CLI to say why a server failed
 PAUSE: Final = 15.0  # s until a server that has failed is tried again, doubled each time
 LONGEST_PAUSE: Final = 300.0  # s; longer ones are for servers that take long to fail
@@ -126,7 +127,12 @@ class ServerStates:
             await self._rest(pause)
             known, began = await _details(client), time.monotonic()
             for name in sorted(self._failing & known.keys()):
-                if known[name].get("status") != FAILED:
+                state = known[name].get("status")
+                if name not in self._failing or state == PENDING:
+                    continue  # as a turn has said meanwhile; or it connects right now
+                if state == NEEDS_SIGN_IN:
+                    self._lacking[name] = state
+                elif state != FAILED:
                     self._lacking.pop(name)  # it was connected meanwhile
                 elif _hangs(known[name]):
                     self._hanging.add(name)

@@ -345,3 +345,45 @@ async def test_prompt_after_sign_in_has_the_server(
         await one.retry(cli)  # type: ignore[arg-type]
     assert cli.retried == ["a"]
     one.close()
+
+
+@pytest.mark.usefixtures("soon")
+async def test_turn_during_try_ends_no_tries() -> None:
+    """The user has connected to `b` before, and the turn says so first."""
+    one, cli = states(), Cli({"a": "failed", "b": "failed"}, a={"status": "failed"})
+    cli.details["b"] = {"status": "connected"}
+    await said(one, cli)
+    reconnect = cli.reconnect_mcp_server
+
+    async def turn_begins(name: str) -> None:
+        cli.states["b"] = "connected"
+        await said(one, cli)
+        await reconnect(name)
+
+    cli.reconnect_mcp_server = turn_begins  # type: ignore[method-assign]
+    await eventually(lambda: len(cli.retried) > 1)
+    assert set(cli.retried) == {"a"}
+    one.close()
+
+
+@pytest.mark.usefixtures("soon")
+async def test_failed_server_may_want_sign_in_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    one, cli = states(), Cli({"a": "failed"}, a={"status": "needs-auth"})
+    await said(one, cli)
+    await eventually(lambda: not running("ServerStates._keep_trying"))
+    (tmp_path / ".credentials.json").write_text("{}")
+    await one.retry(cli)  # type: ignore[arg-type]
+    assert cli.retried == ["a"]
+
+
+@pytest.mark.usefixtures("soon")
+async def test_server_that_still_connects_is_awaited() -> None:
+    one, cli = states(), Cli({"a": "failed"}, a={"status": "pending"})
+    await said(one, cli)
+    await not_within(lambda: cli.retried or not running("ServerStates._keep_trying"))
+    cli.details["a"]["status"] = "failed"
+    await eventually(lambda: cli.retried)
+    one.close()
