@@ -190,6 +190,7 @@ class Rewinding:
         words = _words([one.event for one in following])
         said = _note(point, rewound, words, left, summary=note is not None)
         said += await context.without_tasks()
+        stay = await self._store.parked(session.id, point.turn_id)
         seqs = await self._store.rewind(
             session.id, point, said, rewound, note=note, request_key=request_key
         )
@@ -197,7 +198,7 @@ class Rewinding:
         session.log.committed(seqs, None, said)
         session.record.branch = point.branch
         self._workers.set_resume(session.id, session.record.claude_session_id, point.branch)
-        session.permissions.withdraw_parked(await self._store.parked(session.id))
+        session.permissions.withdraw_parked(stay)
         log.info("Session rewound", action="session_rewound", session=session.id, turns=point.turns)
 
     async def _files(

@@ -193,6 +193,17 @@ async def waiting(database: Database, session_id: str | None = None) -> list[Sto
     return _requests([*rows, *answered])
 
 
+async def parked_before(database: Database, session_id: str, turn_id: str) -> set[str]:
+    """Ids of pending parked requests of turns before this one, which Claude remembers."""
+    rows = await database.read(
+        "SELECT p.permission_id FROM acp_permissions p JOIN acp_turns t ON t.turn_id = p.turn_id"
+        " WHERE p.acp_session_id = ? AND p.outcome IS NULL AND p.policy = ? AND t.rewound_at IS NULL"
+        " AND COALESCE(t.position, 0) < (SELECT b.position FROM acp_turns b WHERE b.turn_id = ?)",
+        (session_id, RequestPolicy.PARKED, turn_id),
+    )
+    return {ask_id for (ask_id,) in rows}
+
+
 async def matching(database: Database, prefix: str) -> list[StoredRequest]:
     """Requests whose id starts with `prefix`: pending ones first, then the newest."""
     rows = await database.read(

@@ -461,11 +461,13 @@ async def test_rewind_takes_back_parked_requests(s: Subject) -> None:
     await s.journal.record("one", epoch, [request("asked", "d", epoch=epoch, n=3)], {})
     await s.journal.finish("one", "d", Outcome(TurnState.CANCELLED, "cancelled"), [])
     await ran(s, "one", "e")
+    assert await s.branches.parked("one", "e") == {"parked"}
+    assert await s.branches.parked("two", "e") == set()
     await rewound_to(s)
-    assert await s.branches.parked("one") == {"parked"}
-    assert await s.branches.parked("two") == set()
+    assert await s.journal.is_pending("parked")
+    assert await s.branches.parked("one", "d") == set()
     await rewound_to(s, "b")
-    assert await s.branches.parked("one") == set()
+    assert await s.branches.parked("one", "e") == set()
     assert not await s.journal.is_pending("parked")
     assert await s.journal.is_pending("asked")
     (left,) = await s.journal.find_active("one")

@@ -269,6 +269,31 @@ async def test_question_of_earlier_turn_still_waits(tmp_path: Path) -> None:
         await r.sessions.requests.decide("q1", "allow_once", "cli", "", ("Red", "Small"))
 
 
+async def test_read_that_fails_after_rewind_is_harmless(tmp_path: Path) -> None:
+    """The rewind is kept: who wants it is told so, and is not asked what it took back."""
+    async with asking_rig(tmp_path, "park") as r:
+        session = (await park(r, questions=BOTH)).session
+        await session.idle()
+        session.subscribe(Person(), 0)
+
+        class Failing(SqlBranchStore):
+            kept = False
+
+            async def rewind(self, *given: Any, **more: Any) -> list[int]:
+                self.kept = True
+                return await super().rewind(*given, **more)
+
+            async def parked(self, *given: Any) -> set[str]:
+                if self.kept:
+                    raise StoreUnavailable("blocked", "The disk fails.")
+                return await super().parked(*given)
+
+        store = Failing(r.database)
+        await Rewinding(store, r.pool).rewind(session, None, files=False, dry=False)
+        assert store.kept
+        assert session.permissions.pending_ids == []
+
+
 async def test_it_is_refused_while_a_turn_runs(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, worker = await hanging(r)

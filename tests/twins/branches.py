@@ -208,13 +208,17 @@ class MemoryBranchStore(MemoryStore):
             if summary and owner == session_id and note_id not in tables.carriers:
                 del tables.notes[note_id]
 
-    async def parked(self, session_id: str) -> set[str]:
+    async def parked(self, session_id: str, before: str) -> set[str]:
+        tables = self.database.read()
+        end = tables.turns[before].position
+        turns = {key for key, one in tables.turns.items() if one.position < end and not one.rewound}
         return {
             ask_id
-            for ask_id, one in self.database.read().requests.items()
+            for ask_id, one in tables.requests.items()
             if one.session_id == session_id
             and one.policy == RequestPolicy.PARKED
             and one.outcome is None
+            and one.request.turn_id in turns
         }
 
     async def open_tools(self, session_id: str, upto: int) -> OpenTools:

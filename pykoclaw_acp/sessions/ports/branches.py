@@ -54,8 +54,8 @@ class BranchStore(Store, Protocol):
         may have been put back.
         """
 
-    async def parked(self, session_id: str) -> set[str]:
-        """Ids of the session's pending requests that are parked."""
+    async def parked(self, session_id: str, before: str) -> set[str]:
+        """Ids of the session's parked requests that a rewind to the beginning of this turn leaves pending."""
 
     async def open_tools(self, session_id: str, upto: int) -> OpenTools:
         """Tool calls up to this place that end later, or not at all."""

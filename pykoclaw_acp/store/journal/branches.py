@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from pykoclaw_acp.model.branches import Fork, ForkedAt, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, OpenTools
-from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import branches, events, forking, limit_waits, permissions, sessions
@@ -60,13 +59,9 @@ class SqlBranchStore(SqlStore):
         rows = events.rows(session_id, None, said)
         return await self._commit(Unit(statements, rows, durable=True), patient=True)
 
-    async def parked(self, session_id: str) -> set[str]:
-        """Ids of the session's pending requests that are parked."""
-        return {
-            one.request.ask_id
-            for one in await permissions.waiting(self._database, session_id)
-            if one.policy == RequestPolicy.PARKED and one.outcome is None
-        }
+    async def parked(self, session_id: str, before: str) -> set[str]:
+        """Ids of the session's parked requests that a rewind to this turn leaves pending."""
+        return await permissions.parked_before(self._database, session_id, before)
 
     async def open_tools(self, session_id: str, upto: int) -> OpenTools:
         """Tool calls up to this place that end later, or not at all."""
