@@ -153,7 +153,7 @@ class Deduplication:
             return None
         for turn_id, turn in list(self._lost.items()):
             if turn.lost_at is None or now - turn.lost_at > self._window:
-                del self._lost[turn_id]
+                self._lost.pop(turn_id, None)  # it may have been answered meanwhile
             elif (
                 turn.keys.fingerprint == keys.fingerprint
                 and turn.client in (None, client)
