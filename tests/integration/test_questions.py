@@ -19,6 +19,7 @@ from msgspec.structs import replace as replace_struct
 
 from pykoclaw_acp.errors import (
     AcpError,
+    DamageMet,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -51,7 +52,7 @@ from tests.integration.linked import front
 from tests.integration.rig import LISTS, Rig
 from tests.integration.rig import rig as plain_rig
 from tests.integration.wires import client
-from tests.waiting import eventually
+from tests.waiting import eventually, running
 from tests.workers import OPTIONS
 
 # --- nobody is there
@@ -660,6 +661,24 @@ async def test_unrecorded_answer_leaves_nothing_pending(tmp_path: Path) -> None:
         await write(r, Statement("DROP TRIGGER refused", ()))
         assert (await asking.settled("q1"))[0] == "interrupted"
         assert await r.sessions.requests.list_pending() == []
+
+
+async def test_unrecorded_answer_is_given_up_when_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        person = Person()
+        asking = await begin(r, person)
+        settle = AsyncMock(side_effect=DamageMet("The table is damaged."))
+        monkeypatch.setattr(SessionJournal, "settle", settle)
+        asking.ask("q1")
+        await eventually(lambda: person.asked)
+        with pytest.raises(InternalError, match="could not be recorded"):
+            await r.sessions.requests.decide("q1", "allow_once", "cli")
+        await eventually(lambda: settle.await_count == 2)
+        await eventually(lambda: not running("Settler._give_up"))
+        assert settle.await_count == 2
+        monkeypatch.undo()
 
 
 # --- over ACP

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import structlog
 
-from pykoclaw_acp.errors import StoreClosed
+from pykoclaw_acp.errors import DamageMet, StoreClosed
 from pykoclaw_acp.model.permissions import Decision, RequestOutcome, Settlement
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.retries import until_done
@@ -78,9 +78,11 @@ class Settler:
     async def _give_up(self, ask_id: str) -> None:
         """No longer list as pending what the worker does not wait for any more."""
         given_up = Settlement(ask_id, RequestOutcome.INTERRUPTED)
-        with contextlib.suppress(StoreClosed):  # the next daemon does
+        with contextlib.suppress(StoreClosed, DamageMet):  # the next daemon does
             await until_done(
-                lambda: self._store.settle(given_up), "A permission request cannot be closed"
+                lambda: self._store.settle(given_up),
+                "A permission request cannot be closed",
+                final=(DamageMet,),
             )
 
     async def _settle_trust(self, pending: PendingRequest, decision: Decision) -> Settled:
