@@ -1,7 +1,8 @@
 """Prompts in the order in which the daemon gives them: each is sent after those before it, while other
 frames go on being read.
 
-A prompt may wait for MCP servers for some seconds, until its turn is interrupted.
+A prompt may wait for MCP servers, up to 30 s for each that `/mcp reconnect` names, until its turn is
+interrupted.
 """
 
 from __future__ import annotations
