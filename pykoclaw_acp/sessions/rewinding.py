@@ -82,7 +82,7 @@ class Rewinding:
 
         Raises InvalidRequest while a turn runs, or if files were wanted and cannot be put back; and
         StoreUnavailable, before anything is changed: from then on it waits for a database that cannot be
-        written. Also as `BranchStore.rewind_point`.
+        written, and only one that cannot even be read ends it. Also as `BranchStore.rewind_point`.
         """
         begun = asyncio.Event()
         rewinding = self._rewind(
