@@ -75,7 +75,9 @@ class SessionParts:
         self.closed_for: set[Client | None] = set()
         """Who has closed it since it was opened last; None: it is closed for all."""
         self.held: dict[asyncio.Task[None], Turn] = {}
-        """Turns whose prompts are answered when all that they lead to has ended, by the call that does."""
+        """Turns that are answered, with their `answered_with`, when all that these lead to has ended; by
+        the call that does.
+        """
         self._journal = journal
         self._workers = workers
         self._tasks = Tasks()
@@ -166,7 +168,7 @@ class SessionParts:
 
     def _unanswered(self, turn: Turn | None) -> list[Turn]:
         """This turn, or all, if it has not ended or its response is held."""
-        held = list(self.held.values())
+        held = [one for host in self.held.values() for one in host.with_answered()]
         every = dict.fromkeys([*self.turns, *held]) if turn is None else [turn]
         return [one for one in every if one in held or not one.ended.done()]
 

@@ -121,8 +121,8 @@ async def cancel(
         return []
     turns = session.turns
     leaving = session.cancel(until=until, request=request_key, by=by)
-    held = ((call, one) for call, one in session.held.items() if one.ended.done())
-    leaving += [call for call, one in held if one.cancelled.is_set()]
+    held = ((call, one) for call, host in session.held.items() for one in host.with_answered())
+    leaving += {call for call, one in held if one.ended.done() and one.cancelled.is_set()}
     if until is not None and await session.deduplication.has_ended_after(until, request_key):
         return leaving
     later = session.deduplication.prompted or session.busy or session.background

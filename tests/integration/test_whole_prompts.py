@@ -12,6 +12,7 @@ from pykoclaw_acp.channel.requests import StopSubagents
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted
 from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.turns import Turn
 from tests.integration import linked
 from tests.integration.linked import Front, front, words
 from tests.integration.memory_launcher import MemoryChannel
@@ -137,6 +138,35 @@ async def test_cancel_ends_held_and_running_prompt(tmp_path: Path) -> None:
         wire.send({"method": "session/cancel", "params": {"sessionId": session}})
         for one in (at, other):
             assert (await wire.answer(one))["result"]["stopReason"] == "cancelled"
+
+
+async def steered(r: Rig, wire: Wire) -> tuple[str, int, MemoryChannel, str, Turn]:
+    """A prompt that runs, and one for its turn, by `_session/steering`."""
+    session = await new(wire)
+    at = wire.begin("session/prompt", **prompt(session, "hang"), _meta={WHOLE: True})
+    await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+    worker, host = r.launcher.launched[0], next(iter(await r.states()))
+    await wire.call("_session/steering", **prompt(session, "Look out."))
+    (turn,) = (one for one in r.sessions.live[session].turns if one.turn_id != host)
+    return session, at, worker, host, turn
+
+
+@pytest.mark.parametrize("by", ["session/cancel", "$/cancel_request"])
+async def test_cancel_reaches_steered_prompts_subagents(tmp_path: Path, by: str) -> None:
+    """The prompt that came by `_session/steering` has run as a turn of its own."""
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, at, worker, host, turn = await steered(r, wire)
+        worker.say(worker.ended(host), worker.started(turn.turn_id))
+        worker.background(1)
+        worker.report(turn.turn_id, AGENT, Text("a", "Started."))
+        worker.say(worker.ended(turn.turn_id))
+        await eventually(lambda: not r.sessions.live[session].busy)
+        await not_within(lambda: answered(wire, at))
+        params = {"requestId": at} if by.startswith("$") else {"sessionId": session}
+        wire.send({"method": by, "params": params})
+        await eventually(lambda: any(isinstance(one, StopSubagents) for one in worker.got))
+        worker.report(None, ToolEnded("call", "failed"))
+        assert (await wire.answer(at))["result"]["stopReason"] == "cancelled"
 
 
 async def test_closed_session_answers_held_prompt(tmp_path: Path) -> None:
