@@ -10,7 +10,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import BLOCKED, WHY, Event, Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.scheduled import RULE, answer
-from pykoclaw_acp.model.turns import Outcome, TurnState
+from pykoclaw_acp.model.turns import UNFINISHED, Outcome, TurnState
 
 SETTLED: Final = 3.0  # s from the end of background work in which Claude begins a turn about it
 CUT_OFF: Final = "Cut off before its end."  # so begins why a tool call failed whose worker is gone
@@ -30,8 +30,8 @@ class Work:
 
     `text`: what was said in them. `calls`: tool calls that were begun in them, `subagents`: those of SUBAGENTS
     among them. Claude may still tell of one in the background: `beside`, if it did not end in its turn,
-    `just_over`, if it did. `own`: how Claude's own turns ended; `failed`: how the first of them, or a call,
-    ended without an answer. `blocked`: what `blocked` tells of that turn.
+    `just_over`, if it did. `own`: how Claude's own turns ended, without one that runs; `failed`: how the first
+    of them, or a call, ended without an answer. `blocked`: what `blocked` tells of that turn.
     """
 
     turns: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ def led_to(
             break
         taken |= further
     said = {one: story.said[one] for one, _ in turns if one in story.said}
-    ends = tuple(one for turn_id, one in own if turn_id in said)
+    ends = tuple(one for turn_id, one in own if turn_id in said and one.state not in UNFINISHED)
     unanswered = (one for one in ends if one.state in _WITHOUT_ANSWER)
     lost = Outcome(TurnState.FAILED, failure=TurnFailure(ErrorKind.WORKER_LOST, _LOST))
     return Work(

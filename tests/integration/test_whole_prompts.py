@@ -13,6 +13,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.sessions import work
 from tests.integration import linked
 from tests.integration.linked import Front, front, words
 from tests.integration.memory_launcher import MemoryChannel
@@ -167,6 +168,19 @@ async def test_cancel_reaches_steered_prompts_subagents(tmp_path: Path, by: str)
         await eventually(lambda: any(isinstance(one, StopSubagents) for one in worker.got))
         worker.report(None, ToolEnded("call", "failed"))
         assert (await wire.answer(at))["result"]["stopReason"] == "cancelled"
+
+
+async def test_hour_ends_while_claude_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "LONGEST", 0.5)
+    async with rig(tmp_path) as r, client(r) as wire:
+        _, at, worker = await started(r, wire)
+        worker.report(None, ENDED)
+        worker.background(0)
+        worker.begin_own("own", "call")
+        worker.report("own", Text("b", "It "))
+        assert (await wire.answer(at))["result"]["stopReason"] == "end_turn"
 
 
 async def test_closed_session_answers_held_prompt(tmp_path: Path) -> None:
