@@ -35,8 +35,8 @@ from pykoclaw_acp.tasks import in_pieces
 
 
 async def prompt(call: Call, params: PromptParams) -> Later:
-    """Journal the prompt; the response follows when its turn has ended and all its updates were
-    sent.
+    """Journal the prompt; the response follows when its turn has ended, and what that has left running
+    if the prompt waits for it, and all updates were sent.
     """
     crash_points.reached("prompt_received")
     tools = whole_prompts.tools(call, params)
@@ -125,14 +125,18 @@ async def _outcome(
     said that they belong to it.
     """
     used = Counter[str]()
+    ends: dict[str, Outcome] = {}  # by the turn that has led to it: several prompts may be in one
     for one in turn.with_answered():  # of the next one only when this one has ended
         outcome = await call.subscriber.outcome(one, session_id)
         used.update(outcome.usage or {})
         if outcome.state == TurnState.DONE and tools is not whole_prompts.NONE:
-            outcome, own = await whole_prompts.outcome(session, one, outcome, tools)
-            for each in own:
-                used.update(each.usage or {})
-            await call.subscriber.sent(session_id, session.last_seq)
+            ran_as = one.taken_by or one.turn_id
+            if ran_as not in ends:
+                ends[ran_as], own = await whole_prompts.outcome(session, one, outcome, tools)
+                for each in own:
+                    used.update(each.usage or {})
+                await call.subscriber.sent(session_id, session.last_seq)
+            outcome = ends[ran_as]
         if outcome.state != TurnState.DONE:
             break
     return replace(outcome, usage=dict(used) or None)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
+from pykoclaw_acp.channel.frames import TurnUsage
 from pykoclaw_acp.channel.requests import StopSubagents
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted
@@ -17,7 +18,7 @@ from pykoclaw_acp.sessions import work
 from tests.integration import linked
 from tests.integration.linked import Front, front, words
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.rig import Rig, rig
+from tests.integration.rig import Rig, rig, take_up
 from tests.integration.wires import Wire, client, new, prompt
 from tests.waiting import eventually, not_within
 
@@ -168,6 +169,25 @@ async def test_cancel_reaches_steered_prompts_subagents(tmp_path: Path, by: str)
         await eventually(lambda: any(isinstance(one, StopSubagents) for one in worker.got))
         worker.report(None, ToolEnded("call", "failed"))
         assert (await wire.answer(at))["result"]["stopReason"] == "cancelled"
+
+
+async def test_own_turns_of_injected_prompts_count_once(tmp_path: Path) -> None:
+    used = TurnUsage(1, 2, 3, 4)
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, at, worker, host, turn = await steered(r, wire)
+        host_turn = next(one for one in r.sessions.live[session].turns if one is not turn)
+        worker.background(1)
+        worker.report(host, AGENT, Text("a", "Started."))
+        take_up(worker, turn, host_turn)
+        worker.say(changed(worker.ended(host), usage=used), worker.ended(turn.turn_id))
+        await eventually(lambda: not r.sessions.live[session].busy)
+        worker.report(None, ENDED)
+        worker.background(0)
+        worker.begin_own("own", "call")
+        worker.report("own", Text("b", "It found 42."))
+        worker.say(changed(worker.ended("own", "max_tokens"), usage=used))
+        result = (await wire.answer(at))["result"]
+        assert (result["stopReason"], result["usage"]["totalTokens"]) == ("max_tokens", 14)
 
 
 async def test_hour_ends_while_claude_reports(
