@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import notes, prompt_text
-from pykoclaw_acp.model.turns import PromptKeys, Turn
+from pykoclaw_acp.model.turns import STARTED, PromptKeys, Turn
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
@@ -108,7 +108,7 @@ async def cancel(
     request_key: str | None = None,
 ) -> list[asyncio.Task[None]]:
     """Cancel the session's turns, as `by` wants, except those sent after a re-sent cancel of `uptime`
-    (ms); it does not go on by itself after a usage limit. If there are none, stop its subagents, as
+    (ms); it does not go on by itself after a usage limit. If no worker has one, stop its subagents, as
     a turn's end by a cancel does; a re-sent cancel does so before the first prompt to this daemon,
     and neither if a prompt that came after it has ended.
 
@@ -126,6 +126,7 @@ async def cancel(
     if until is not None and await session.deduplication.has_ended_after(until, request_key):
         return leaving
     later = session.deduplication.prompted or session.busy or session.background
-    if not leaving and (until is None or not later):
+    with_worker = any(one.state in STARTED and not one.leaving for one in turns)
+    if not (with_worker or session.background) and (until is None or not later):
         leaving.append(session.requests.stop_subagents())
     return [*leaving, session.limit_wait.give_up([one for one in turns if one.cancelled.is_set()])]

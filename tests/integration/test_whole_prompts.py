@@ -203,6 +203,19 @@ async def test_hour_ends_while_claude_reports(
         assert (await wire.answer(at))["result"]["stopReason"] == "end_turn"
 
 
+async def test_cancel_of_waiting_prompt_stops_subagents(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, at, worker = await started(r, wire)
+        live = r.sessions.live[session]
+        with live.hold():
+            other = wire.begin("session/prompt", **prompt(session, "hang"))
+            await eventually(lambda: live.turns)
+            wire.send({"method": "session/cancel", "params": {"sessionId": session}})
+            for one in (at, other):
+                assert (await wire.answer(one))["result"]["stopReason"] == "cancelled"
+            await eventually(lambda: any(isinstance(one, StopSubagents) for one in worker.got))
+
+
 async def test_closed_session_answers_held_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, at, _ = await started(r, wire)
