@@ -30,10 +30,10 @@ from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.command_client import CommandClient, given_by, whole
 from pykoclaw_acp.server.dispatch import Later, Method
+from pykoclaw_acp.server.kept_turns import read
 from pykoclaw_acp.server.lifecycle import absolute
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.server.prompts import next_daemon
-from pykoclaw_acp.server.whole_prompts import read
 from pykoclaw_acp.sessions import folders, work
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace as replaced
 
-from pykoclaw_acp.errors import StoreUnavailable, TurnFailed
-from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
+from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.model.work import SUBAGENTS
 from pykoclaw_acp.protocol.wire import Params
-from pykoclaw_acp.retries import until_done
-from pykoclaw_acp.server import meta
+from pykoclaw_acp.server import kept_turns, meta
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions import work
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import outcomes
 
 WHOLE: Final = "pykoclaw.dev/whole"
-UNREADABLE: Final = (
-    "The prompt was accepted, but what is kept of its turn cannot be read. {} Claude may have worked on the prompt, so"
-    " do not send it again: look at what was done."
-)
-
-T = TypeVar("T")
 Tools: TypeAlias = Collection[str] | None
 NONE: Final[Tools] = frozenset()  # the response comes at the turn's end
 
@@ -45,7 +37,7 @@ async def outcome(
     """How what the turn has led to has ended, which is done `until_now`, and how each of Claude's own
     turns did.
     """
-    find = partial(read, partial(session.led_to, turn.taken_by or turn.turn_id, tools))
+    find = partial(kept_turns.read, partial(session.led_to, turn.taken_by or turn.turn_id, tools))
     led_to, _ = await work.over(session, await find(), find, turn.cancelled)
     if not turn.cancelled.is_set():
         ended = led_to.failed or (until_now, *led_to.own)[-1]
@@ -55,20 +47,3 @@ async def outcome(
     if not session.busy:  # with another prompt, whose turn would be stopped as well
         await work.stop(session, led_to)
     return outcomes.CANCELLED, ()
-
-
-async def read(find: Callable[[], Awaitable[T]]) -> T:
-    """What is read of a turn that is in the journal: no error may say now that it is not carried out.
-    Raises TurnFailed if what is read is damaged.
-    """
-
-    async def look() -> T:
-        try:
-            return await find()
-        except StoreUnavailable as error:
-            if error.retryable:
-                raise
-            data = {**(error.data or {}), "turnState": TurnState.UNKNOWN}
-            raise TurnFailed(UNREADABLE.format(error.reason), data) from error
-
-    return await until_done(look, "A turn cannot be read now", after=StoreUnavailable)
