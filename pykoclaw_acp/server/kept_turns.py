@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -17,18 +18,19 @@ UNREADABLE: Final = (
 T = TypeVar("T")
 
 
-async def read(find: Callable[[], Awaitable[T]]) -> T:
+async def read(find: Callable[[], Awaitable[T]], stopped: asyncio.Event | None = None) -> T:
     """What is read of a turn that is in the journal: no error may say now that it is not carried out.
-    Raises TurnFailed if what is read is damaged.
+    Raises TurnFailed if what is read is damaged, or cannot be read now and `stopped` is set.
     """
 
     async def look() -> T:
         try:
             return await find()
         except StoreUnavailable as error:
-            if error.retryable:
+            if error.retryable and not (stopped is not None and stopped.is_set()):
                 raise
             data = {**(error.data or {}), "turnState": TurnState.UNKNOWN}
             raise TurnFailed(UNREADABLE.format(error.reason), data) from error
 
-    return await until_done(look, "A turn cannot be read now", after=StoreUnavailable)
+    what = "A turn cannot be read now"
+    return await until_done(look, what, after=StoreUnavailable, hurry=stopped)

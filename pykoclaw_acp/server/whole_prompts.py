@@ -9,8 +9,9 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace as replaced
 
+from pykoclaw_acp.errors import TurnFailed
 from pykoclaw_acp.model.turns import Outcome, Turn
-from pykoclaw_acp.model.work import SUBAGENTS
+from pykoclaw_acp.model.work import SUBAGENTS, Work
 from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server import kept_turns, meta
 from pykoclaw_acp.server.call import Call
@@ -37,8 +38,14 @@ async def outcome(
     """How what the turn has led to has ended, which is done `until_now`, and how each of Claude's own
     turns did.
     """
-    find = partial(kept_turns.read, partial(session.led_to, turn.taken_by or turn.turn_id, tools))
-    led_to, _ = await work.over(session, await find(), find, turn.cancelled)
+    read = partial(session.led_to, turn.taken_by or turn.turn_id, tools)
+    find = partial(kept_turns.read, read, turn.cancelled)
+    try:
+        led_to, _ = await work.over(session, await find(), find, turn.cancelled)
+    except TurnFailed:
+        if not turn.cancelled.is_set():
+            raise
+        led_to = Work()  # nobody knows which subagents are to stop: all are
     if not turn.cancelled.is_set():
         ended = led_to.failed or (until_now, *led_to.own)[-1]
         if ended.failure is not None:  # the prompt would do all of it again

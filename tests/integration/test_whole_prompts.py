@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from msgspec.structs import replace as changed
 
-from pykoclaw_acp.channel.frames import TurnUsage
 from pykoclaw_acp.channel.requests import StopSubagents
+from pykoclaw_acp.channel.usage import TurnUsage
 from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions import work
+from pykoclaw_acp.store.hinting_journal import HintingJournal
 from tests.integration import linked
 from tests.integration.linked import Front, front, words
 from tests.integration.memory_launcher import MemoryChannel
@@ -214,6 +218,20 @@ async def test_cancel_of_waiting_prompt_stops_subagents(tmp_path: Path) -> None:
             for one in (at, other):
                 assert (await wire.answer(one))["result"]["stopReason"] == "cancelled"
             await eventually(lambda: any(isinstance(one, StopSubagents) for one in worker.got))
+
+
+async def test_cancel_does_not_wait_for_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, at, worker = await started(r, wire)
+        reading = AsyncMock(side_effect=StoreUnavailable(DatabaseState.LOCKED, "locked"))
+        monkeypatch.setattr(HintingJournal, "work", reading)
+        worker.report(None, ENDED)
+        worker.background(0)
+        await eventually(lambda: reading.await_count)
+        wire.send({"method": "session/cancel", "params": {"sessionId": session}})
+        assert (await wire.answer(at))["result"]["stopReason"] == "cancelled"
 
 
 async def test_closed_session_answers_held_prompt(tmp_path: Path) -> None:
