@@ -10,7 +10,7 @@ from typing import Final
 from pykoclaw_acp.model.work import SETTLED, Work
 from pykoclaw_acp.sessions.session import Session
 
-LONGEST: Final = 3600.0  # s from the turn's end
+LONGEST: Final = 3600.0  # s from the turn's end; from its request's return after a reconnect
 ASKED: Final = 86_400.0  # s in which a person is asked, and which do not count
 LOOK: Final = 0.2  # s between two looks
 STOP: Final = 5.0  # s that subagents have to stop, once the worker has been told or does not answer
