@@ -92,11 +92,16 @@ async def _ordered(call: Call, params: SessionParams) -> dict[str, Any]:
     return {}
 
 
+async def _waits(call: Call, params: SessionParams) -> None:
+    await asyncio.Event().wait()
+
+
 TABLE: dict[str, Method[Call, Any]] = {
     "initialize": Method(InitializeParams, _initialize, before_initialize=True),
     "echo": Method(NewSessionParams, _echo),
     "boom": Method(InitializeParams, _boom, before_initialize=True),
     "ordered": Method(SessionParams, _ordered),
+    "waits": Method(SessionParams, _waits),
 }
 
 
@@ -334,7 +339,7 @@ def test_client_capabilities_of_any_shape_are_accepted(value: Any) -> None:
 def test_immediately_cancelled_request_is_answered_once() -> None:
     lines = (
         b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}',
-        b'{"jsonrpc":"2.0","id":2,"method":"ordered","params":{"sessionId":"s"}}',
+        b'{"jsonrpc":"2.0","id":2,"method":"waits","params":{"sessionId":"s"}}',
         b'{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":2}}',
     )
     withdrawn = [answer for answer in answers(b"\n".join(lines), []) if answer["id"] == 2]
