@@ -191,8 +191,19 @@ def all_told(session_id: str, but: str = "") -> Statement:
 def told(
     session_id: str, turns: Collection[tuple[str, str | None]], note_id: str
 ) -> tuple[Statement, ...]:
-    """Claude is told of these turns by a note, unless they went on since."""
-    return tuple(
+    """Claude is told of these turns by a note, unless they went on since; a pending note that tells of
+    none but these is withdrawn.
+    """
+    uuids = [uuid for uuid, _ in turns]
+    these = places(uuids)
+    replaced = Statement(
+        "DELETE FROM acp_notes AS n WHERE acp_session_id = ? AND turn_id IS NULL AND note_id <> ?"  # noqa: S608
+        " AND note_id IN (SELECT told_by FROM acp_transcript_turns WHERE acp_session_id = ?"
+        f" AND prompt_uuid IN {these}) AND NOT EXISTS (SELECT 1 FROM acp_transcript_turns x"
+        f" WHERE x.acp_session_id = ? AND x.told_by = n.note_id AND x.prompt_uuid NOT IN {these})",
+        (session_id, note_id, session_id, *uuids, session_id, *uuids),
+    )
+    told = (
         Statement(
             "UPDATE acp_transcript_turns SET told = 1, told_by = ? WHERE acp_session_id = ?"
             " AND prompt_uuid = ? AND COALESCE(last_uuid, '') = ?",
@@ -200,6 +211,7 @@ def told(
         )
         for uuid, last in turns
     )
+    return (replaced, *told)
 
 
 def piece(session_id: str, piece: ImportedPiece, own: Collection[str]) -> Iterator[Statement]:

@@ -95,11 +95,10 @@ def move(session_id: str, owner: str) -> Statement:
 
 
 def take(notes: Sequence[Note], turn_id: str) -> Statement:
-    """The prompt of this turn carries these notes."""
+    """The prompt of this turn carries these notes; one may have been withdrawn just now."""
     return Statement(
         f"UPDATE acp_notes SET turn_id = ? WHERE note_id IN {places(notes)}",  # noqa: S608  constant
         (turn_id, *(note.note_id for note in notes)),
-        rows=len(notes),
     )
 
 

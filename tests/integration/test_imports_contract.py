@@ -248,6 +248,17 @@ async def test_rewound_turn_of_others_stays_told(s: Subject) -> None:
     assert found["t1"].last_uuid == "e1"
 
 
+async def test_newer_note_replaces_one_that_waits(s: Subject) -> None:
+    """A turn that was told of while it ran is told of once, unless a prompt has carried that."""
+    session = await s.session()
+    turns = [TranscriptTurn(f"t{n}", "claude") for n in range(3)]
+    await s.imports.commit_piece(session, piece(turns=turns))
+    for note, *told in (("half", "t0"), ("both", "t0", "t1"), ("more", "t1", "t2")):
+        await s.journal.add_note(session, Note(note, "Turns."))
+        await s.imports.mark_told(session, [(one, None) for one in told], note)
+    assert [one.note_id for one in await s.journal.pending_notes(session)] == ["both", "more"]
+
+
 async def test_turns_name_the_prompt_that_told_them(s: Subject) -> None:
     session, note = await s.session(), Note("note", "You have no record of these turns.")
     turns = [TranscriptTurn(f"t{n}", "claude") for n in range(2)]

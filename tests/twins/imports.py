@@ -143,6 +143,7 @@ class MemoryImportStore(MemoryStore):
         self, session_id: str, turns: Collection[tuple[str, str | None]], note_id: str
     ) -> None:
         def mark() -> None:
+            self._withdraw_replaced(session_id, {uuid for uuid, _ in turns}, note_id)
             for uuid, last in turns:
                 known = self.database.transcript_turns.get((session_id, uuid))
                 if known is not None and known.last_uuid == last:
@@ -150,3 +151,11 @@ class MemoryImportStore(MemoryStore):
                     self.database.told_by[session_id, uuid] = note_id
 
         await self.database.write(mark, patient=True)
+
+    def _withdraw_replaced(self, session_id: str, uuids: set[str], note_id: str) -> None:
+        """Withdraw pending notes that tell of none but these turns."""
+        tables = self.database
+        told = {(uuid, by) for (owner, uuid), by in tables.told_by.items() if owner == session_id}
+        for by in {by for uuid, by in told if uuid in uuids} - {note_id}:
+            if by not in tables.carriers and {uuid for uuid, one in told if one == by} <= uuids:
+                tables.notes.pop(by, None)
