@@ -110,8 +110,8 @@ def _union(plan: MergePlan, key: int | None, others: Sequence[LogEnd]) -> Unit:
         statements.append(Statement(question, (owner, other)))
         statements.append(notes.move(other, owner))
         statements.extend(rules.move(other, owner))
-    if key is not None:  # all seqs are new
-        statements.append(notes.move(owner, owner))
+    if key is not None:
+        statements.append(notes.forget_places(owner))
     statements.extend(_settled(owner))
     return Unit(statements=tuple(statements), durable=True, renumbers=True)
 

@@ -94,6 +94,13 @@ def move(session_id: str, owner: str) -> Statement:
     )
 
 
+def forget_places(session_id: str) -> Statement:
+    """The session's log was numbered anew: no place of its notes is known."""
+    return Statement(
+        "UPDATE acp_notes SET after_seq = NULL WHERE acp_session_id = ?", (session_id,)
+    )
+
+
 def take(notes: Sequence[Note], turn_id: str) -> Statement:
     """The prompt of this turn carries these notes; one may have been withdrawn just now."""
     return Statement(
