@@ -22,7 +22,8 @@ from pykoclaw_acp.model.permissions import (
 )
 from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.model.turns import TurnTimes
-from pykoclaw_acp.sessions.permissions import audience, decisions, interview
+from pykoclaw_acp.sessions.permissions import decisions
+from pykoclaw_acp.sessions.permissions.asking import Asking
 from pykoclaw_acp.sessions.permissions.away import Away
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
@@ -41,12 +42,7 @@ log: Final = structlog.get_logger()
 
 
 class Broker:
-    """Pending requests of one session, the oldest first.
-
-    A client is asked one at a time, since Mitto refuses the first request when a second comes, or
-    several if it is known to show them together. A client that does not choose leaves the request
-    to the others; if none is left, that settles it, unless its user was not there. `away` acts
-    while no client is there.
+    """Pending requests of one session, the oldest first. `away` acts while no client is there.
 
     Whoever opens or restores a request sees it through: parks it when it comes due, and settles it.
     """
@@ -60,6 +56,7 @@ class Broker:
         self._times = times
         self._pending: dict[str, PendingRequest] = {}
         self.away = Away(state, store, times, self._pending)
+        self._asking = Asking(state, self.away)
         self._parked_answers = ParkedAnswers()
         self._settler = Settler(state, store, self._parked_answers)
         self._restored: set[str] = set()
@@ -71,7 +68,7 @@ class Broker:
 
     def still_offered(self, request: PermissionRequest) -> PermissionRequest:
         """The request as the session may ask it now."""
-        return decisions.still_offered(request, self._state.record.options)
+        return self._asking.still_offered(request)
 
     def asks_for(self, turn_id: str) -> bool:
         """Whether the turn waits for an answer; not once it has given up its worker for that."""
@@ -95,7 +92,7 @@ class Broker:
             one.decide(decisions.UNSUPPORTED)
             return one
         self._start_limit(one, at_least=0)
-        self._ask_clients(one)
+        self._asking.ask_all(one)
         return one
 
     def restore(self, epoch: int, rows: Sequence[StoredRequest]) -> list[PendingRequest]:
@@ -119,7 +116,7 @@ class Broker:
             else:
                 self._start_limit(one, at_least=self._times.away_grace)
                 self._restored.add(row.request.ask_id)
-            self._ask_clients(one, row)
+            self._asking.ask_all(one, row)
         return restored
 
     async def interrupt_orphans(self, asked: Collection[str]) -> None:
@@ -170,23 +167,14 @@ class Broker:
     # --- clients come and go
 
     def add_client(self, subscription: Subscription) -> None:
-        """Ask a client that came what is pending, and stop the away clocks; a form that it cannot
-        show does not wait long for another one.
-        """
+        """Ask a client that came what is pending."""
         for one in self._pending.values():
-            if not audience.can_ask(self._state.subscriptions, subscription, one.request):
-                self.away.hasten_unsupported(one)
-                continue
-            if self.away.is_attended(one):
-                self.away.stop(one)
-            self._ask(one, subscription)
+            self._asking.add_client(one, subscription)
 
     def drop_client(self, subscription: Subscription) -> None:
         """Withdraw what a client is asked that stays, and whose subscription ends."""
         for one in self._pending.values():
-            if subscription in one.asking and not one.decision.done():
-                one.asking.pop(subscription).cancel()
-                subscription.client.close_request(one.request.ask_id)
+            self._asking.drop_client(one, subscription)
 
     # --- trust requests, for a prompt that waits
 
@@ -287,8 +275,11 @@ class Broker:
         if one.withdrawn:  # its turn ended at the same moment
             self.withdraw(one.request.ask_id)
             return
-        log.exception("A permission request could not be parked",
-                      action="question_not_parked", session=self._state.id)  # fmt: skip
+        log.exception(
+            "A permission request could not be parked",
+            action="question_not_parked",
+            session=self._state.id,
+        )
         self._start_limit(one, at_least=self._times.away_grace)
         if not self.away.is_attended(one):
             self.away.start(one)
@@ -315,31 +306,7 @@ class Broker:
         """Remove the request, and tell the clients that it is settled, and how; None: withdrawn."""
         self._pending.pop(one.request.ask_id, None)
         one.stop_timers()
-        for asking in one.asking.values():
-            asking.cancel()
-        asked = [*self._state.subscriptions, *one.asking]
-        for client in dict.fromkeys(subscription.client for subscription in asked):
-            client.close_request(one.request.ask_id, decision)
-
-    # --- asking
-
-    def _ask_clients(self, one: PendingRequest, row: StoredRequest | None = None) -> None:
-        """Ask the clients that are there; if there are none, start the away clock."""
-        for subscription in self._state.subscriptions:
-            if audience.can_ask(self._state.subscriptions, subscription, one.request):
-                self._ask(one, subscription)
-        if not self.away.is_attended(one):
-            self.away.start(one, row)
-
-    def _ask(self, one: PendingRequest, subscription: Subscription) -> None:
-        asking = self._ask_client(one, subscription)
-        one.asking[subscription] = asyncio.get_running_loop().create_task(asking, name="ask-client")
-
-    async def _ask_client(self, one: PendingRequest, subscription: Subscription) -> None:
-        request = self.still_offered(one.request)
-        await interview.ask(one, request, subscription, self.away)
-        if not one.decision.done():
-            one.asking.pop(subscription, None)
+        self._asking.close(one, decision)
 
     def _start_limit(self, one: PendingRequest, at_least: float) -> None:
         """Limit how long (s) a request is pending, whoever is there."""
