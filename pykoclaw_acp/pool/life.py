@@ -174,7 +174,6 @@ class WorkerLife:
                 self._failure = STOPPED if self.stopping else failure
                 if (left := await asyncio.shield(self._end())) is not None:
                     await ending.clean_up_later(left)
-            self._liveness.ended()
 
     async def _run(self) -> TurnFailure:
         """Launch or adopt it, take what it says; returns why it is gone, unless it says so itself."""
@@ -330,6 +329,7 @@ class WorkerLife:
         self.occupation.close()
         self.cleaned.set()
         context.changed(self)
+        self._liveness.ended()
         return left
 
     async def _take_spool(self) -> bool:
@@ -347,4 +347,5 @@ class WorkerLife:
 
     async def _leave(self) -> None:
         await self._process.close()
+        self._liveness.ended()
         log.info("Worker left to the next daemon", action="worker_left")

@@ -329,6 +329,27 @@ async def test_failed_cleanup_is_tried_until_it_succeeds(
         await eventually(lambda: r.launcher.cleaned == [r.launcher.launched[0].spec.cookie])
 
 
+async def test_prompt_does_not_wait_for_failed_cleanup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker dies while it is asked whether it can take the prompt."""
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        worker = r.launcher.launched[0]
+        worker.hangs = True
+        turn = await r.prompt(session, "say 1")
+        await eventually(lambda: any(isinstance(one, Ping) for one in worker.got))
+        r.launcher.break_clean_up = True
+        worker.kill()
+        outcome, _ = await asyncio.wait_for(turn.ended, 30)
+        assert outcome.state == "done"
+        assert r.launcher.cleaned == []
+        r.launcher.break_clean_up = False
+        await eventually(lambda: r.launcher.cleaned == [worker.spec.cookie])
+
+
 @pytest.mark.parametrize("end", ["close", "detach"])
 async def test_ending_daemon_tries_failed_cleanup_once_more(
     end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
