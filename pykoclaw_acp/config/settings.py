@@ -14,7 +14,9 @@ from pydantic import (
     BeforeValidator,
     Field,
     PrivateAttr,
+    ValidationInfo,
     field_serializer,
+    field_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -255,6 +257,17 @@ class Settings(BaseSettings):
     )
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @field_validator("notify")
+    @classmethod
+    def _signed(cls, value: str | None, info: ValidationInfo) -> str | None:
+        """A webhook must be signed."""
+        if value is not None and info.data.get("notify_secret") is None:
+            from pykoclaw_acp.notify import targets
+
+            if any(isinstance(one, targets.Webhook) for one in targets.parse(value)):
+                raise ValueError("webhooks are signed; set PYKOCLAW_NOTIFY_SECRET too")
+        return value
 
     @field_serializer("notify")
     def _without_secrets(self, value: str | None) -> str | None:

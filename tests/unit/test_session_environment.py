@@ -192,8 +192,17 @@ def test_clients_settings_are_compared_by_meaning(
 @pytest.mark.parametrize("name", sorted({*Settings.model_fields} - {"data", "state", "socket"}))
 def test_clients_value_of_any_setting_is_understood(tmp_path: Path, name: str) -> None:
     variable = sources.variable(Settings, name)
-    for value in ("", "x", "é" * 10_000, "1,2", "-1"):
+    for value in ("", "x", "é" * 10_000, "1,2", "-1", "https://example.org/x", "/bin/true", "8-9"):
         assert set(others(Settings(data=tmp_path), {variable: value})) <= {variable}
+
+
+def test_own_webhook_is_no_other_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = {"PYKOCLAW_NOTIFY": "https://example.org/x", "PYKOCLAW_NOTIFY_SECRET": "S3CRET"}
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings(data=tmp_path)
+    assert others(settings, own) == []
+    assert others(settings, {"PYKOCLAW_NOTIFY": "https://example.org/y"}) == ["PYKOCLAW_NOTIFY"]
 
 
 def test_the_daemons_own_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
