@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from unittest.mock import AsyncMock, Mock
 
+import pytest
+
 from pykoclaw_acp.model.turns import PromptKeys, Turn
 from pykoclaw_acp.sessions.turns.deduplication import Deduplication
 
@@ -25,3 +27,14 @@ async def test_turn_is_answered_during_search() -> None:
 
     journal.is_rewound = is_rewound
     assert await deduplication.find(KEYS, "") is None
+
+
+@pytest.mark.parametrize("request_key", [None, "limit:x"])
+async def test_task_run_joins_no_other_turn(request_key: str | None) -> None:
+    """Of the daemon before: the answer to a parked question, or going on after a usage limit."""
+    journal = AsyncMock()
+    journal.ended_turns.return_value = []
+    journal.is_rewound.return_value = False
+    deduplication = Deduplication(Mock(), journal, Mock(turns=[]), window=60.0)
+    deduplication.expect(Turn("a", "one", [], PromptKeys(request=request_key), unattended=True))
+    assert await deduplication.find(PromptKeys(request="task:run"), "") is None

@@ -149,6 +149,8 @@ class Deduplication:
 
     async def _sent_again(self, keys: PromptKeys, client: str, opened: float | None) -> Turn | None:
         now = time.monotonic()
+        if keys.fingerprint is None:  # no client sends it, so none sends it again
+            return None
         if opened is not None and now - opened > BY_ITSELF:
             return None
         for turn_id, turn in list(self._lost.items()):
@@ -161,7 +163,7 @@ class Deduplication:
                 and not await self._journal.is_rewound(turn_id)
             ):
                 return turn
-        if keys.fingerprint is None or self.prompted or not self._young:
+        if self.prompted or not self._young:
             return None
         # Its turn may have ended under an earlier daemon, together with its client.
         since = self._journal.clock.started - int(self._window * 1000)
