@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, cast
+from typing import Any, Final
 from uuid import uuid4
 
 import structlog
 from claude_agent_sdk import ClaudeSDKClient, SystemMessage
-from claude_agent_sdk.types import PermissionMode
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel, chosen_with
@@ -22,13 +21,12 @@ from pykoclaw_acp.model import choices, former_mode
 from pykoclaw_acp.model.choices import Chosen, Config, Offer
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, note_event
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.worker import fast_command, offering, sdk_private
+from pykoclaw_acp.worker import fast_command, offering, sdk_private, set_choices
 from pykoclaw_acp.worker.raw_frames import RawFrame
 from pykoclaw_acp.worker.sdk_private import Applied
 
 LIMIT: Final = 5.0  # s; the CLI answers in milliseconds, also in the middle of a turn
 AUTO_EFFORT: Final = "auto"  # that of the model, as `/effort` names it
-MAX_REASON: Final = 300  # characters of what Claude says when it refuses something
 
 log: Final = structlog.get_logger()
 
@@ -247,13 +245,14 @@ class Choices:
         assert self._client is not None
         before = self._now
         try:
-            async with asyncio.timeout(LIMIT):
+            async with asyncio.timeout(set_choices.WAIT):
                 await self._set(self._client, frame)
         except Exception as error:  # noqa: BLE001  the SDK raises bare ones
-            reason = str(error)[:MAX_REASON] or repr(error)[:MAX_REASON]
-            log.warning("Claude refused a choice", action="choice_refused", error=reason)
+            words = set_choices.why_not(error)
+            log.warning("Claude refused a choice", action="choice_refused", error=words)
             self._expected.clear()
-            words = f"Claude refused this choice, so it was taken back: {reason}."
+            if isinstance(error, TimeoutError):
+                await set_choices.send_back(self._client, frame, before)
             if isinstance(frame, SetMode):
                 self._refused(words, mode=before.mode)
             elif isinstance(frame, SetModel):
@@ -269,14 +268,9 @@ class Choices:
             if frame.before_plan is not None:
                 self._before_plan = frame.before_plan
             self._expected.append(frame.mode)
-            await client.set_permission_mode(cast("PermissionMode", frame.mode))
         elif isinstance(frame, SetModel):
             self._running = None
-            await client.set_model(frame.model)
-        else:
-            # None would put fast mode back to what the CLI was started with.
-            settings = {"effortLevel": frame.config.effort, "fastMode": frame.config.fast}
-            await sdk_private.apply_settings(client, settings)
+        await set_choices.send(client, frame)
 
     async def _begin(self) -> None:
         """Learn which model the first request goes to: without a choice that is the one of the user's

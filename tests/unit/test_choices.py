@@ -16,7 +16,7 @@ from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.frames import EventFrame, Prompt, TurnEnded
 from pykoclaw_acp.model.choices import Config, Model
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, Text
-from pykoclaw_acp.worker import raw_frames
+from pykoclaw_acp.worker import raw_frames, set_choices
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
@@ -58,13 +58,14 @@ COMMANDS = [
 
 
 class Claude:
-    """The SDK's client: `slow` makes it wait, `refuse` makes it refuse; `info` is of its answer to
-    `initialize`, `effort` and `model` what applies.
+    """The SDK's client: `slow` makes it wait, `keeps` carry out what is not answered, `refuse` makes it
+    refuse; `info` is of its answer to `initialize`, `effort` and `model` what applies.
     """
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
         self.refuse = False
+        self.keeps = False
         self.slow = asyncio.Event()
         self.slow.set()
         self.info: dict[str, Any] = {}
@@ -94,6 +95,8 @@ class Claude:
         await self._set(model)
 
     async def _set(self, value: Any) -> None:
+        if self.keeps:
+            self.calls.append(value)
         await self.slow.wait()
         if self.refuse:
             raise Exception("Cannot set it")  # noqa: TRY002  as the SDK does
@@ -207,6 +210,38 @@ async def test_choices_apply_in_order_including_those_before_connection() -> Non
         made.follow(status(mode))
     made.follow(turn("claude-small"))
     assert told == []
+
+
+@pytest.mark.parametrize(
+    ("frame", "unanswered", "kept"),
+    [
+        (SetMode(epoch=1, mode="plan"), "plan", "default"),
+        (SetModel(epoch=1, model="haiku"), "haiku", "default"),
+        (
+            SetConfig(epoch=1, config=Config(effort="max")),
+            {"effortLevel": "max", "fastMode": False},
+            {"effortLevel": None, "fastMode": False},
+        ),
+    ],
+)
+async def test_unanswered_choice_is_taken_back(
+    frame: SetMode | SetModel | SetConfig,
+    unanswered: Any,
+    kept: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The CLI, which reads no input for a while, carries out both requests."""
+    monkeypatch.setattr(set_choices, "WAIT", 0.01)
+    monkeypatch.setattr(set_choices, "WRITTEN", 0.01)
+    told: list[Event] = []
+    made, claude = await connected(told)
+    claude.keeps = True
+    claude.slow.clear()
+    made.choose(frame)
+    await made.settled()
+    assert claude.calls == [unanswered, kept]
+    assert "has not answered for 0.01 s, so this choice was taken back" in str(told)
+    assert (made.mode, made.model, made.config) == ("default", "default", Config())
 
 
 async def test_a_mode_that_claude_changes_is_told_once() -> None:
