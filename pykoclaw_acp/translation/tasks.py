@@ -20,7 +20,7 @@ MOST_ID: Final = 200  # characters
 MOST_WHAT: Final = 200
 MOST_WORDS: Final = 60  # of a command in a sentence
 MOST_LINE: Final = 4096
-MOST: Final = 1000  # calls that are remembered
+MOST: Final = 1000  # calls that are remembered; those that run first
 MOST_SHOWN: Final = 8 * 1024  # bytes of a command's output that are shown as long as it runs
 AGENTS: Final = ("Agent", "Task")  # tools that begin subagents
 MESSAGE: Final = "SendMessage"  # with which one goes on
@@ -160,7 +160,7 @@ class ClaudeTask:
 
 @dataclass(slots=True)
 class ClaudeTasks:
-    """Background work of one Claude session. The newest tasks are remembered after their end."""
+    """Background work of one Claude session: what runs, and the newest tasks that have ended."""
 
     calls: dict[str, ClaudeTask] = field(default_factory=dict)
     _ids: dict[str, str] = field(default_factory=dict)  # of the CLI, to calls
@@ -186,7 +186,8 @@ class ClaudeTasks:
         if task_id:
             self._ids[task_id] = call
             if len(self._ids) > MOST:
-                del self._ids[next(iter(self._ids))]
+                gone = (one for one, its in self._ids.items() if self._is_over(its))
+                del self._ids[next(gone, next(iter(self._ids)))]
 
     def named_agent(self, call: str, kind: str, what: str) -> None:
         """The call is of a subagent of this kind, also if an earlier look has found it."""
@@ -240,8 +241,12 @@ class ClaudeTasks:
     def _add(self, task: ClaudeTask) -> ClaudeTask:
         self.calls[task.call] = task
         if len(self.calls) > MOST:
-            del self.calls[next(iter(self.calls))]
+            del self.calls[next(filter(self._is_over, self.calls), next(iter(self.calls)))]
         return task
+
+    def _is_over(self, call: str) -> bool:
+        task = self.calls.get(call)
+        return task is None or task.over
 
 
 def goes_on(details: object) -> tuple[str, str | None] | None:

@@ -23,6 +23,7 @@ from pykoclaw_acp.model.events import (
     ToolProgressed,
     ToolStarted,
 )
+from pykoclaw_acp.translation import tasks
 from pykoclaw_acp.translation.long_calls import progress
 from pykoclaw_acp.translation.results import CUT, LAST_MISSING, STOPPED
 from pykoclaw_acp.worker import sdk_private
@@ -524,6 +525,24 @@ async def test_only_tasks_that_go_on_are_stopped(cli: Cli, monkeypatch: pytest.M
     await cli.ended("inner", "b1", "stopped", "Count")
     assert [await stop(one) for one in ("inner", "agent")] == [NO_TASK, NO_TASK]
     assert asked == ["b1", "a1"]
+
+
+async def test_what_runs_is_known_after_many_calls(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "MOST", 3)
+    await agent(cli, is_backgrounded=True)
+    await cli.background("server", "b1")
+    for one in range(9):
+        await cli.call(f"ls{one}", command="ls")
+        await cli.result(f"ls{one}", "a.txt")
+        await cli.background(f"make{one}", f"m{one}")
+        await cli.ended(f"make{one}", f"m{one}", "completed", "(exit code 0)")
+    known = cli.translator.long.known
+    assert known.calls["server"].runs
+    assert known.of("b1") is known.calls["server"]
+    assert [one.call for one in known.subagents()] == ["agent"]
+    assert len(known.calls) == 3
 
 
 async def message(cli: Cli, call: str) -> list[Event]:
