@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from pykoclaw_acp.channel.options import McpServer
-from pykoclaw_acp.errors import AcpError
+from pykoclaw_acp.errors import AcpError, StoreUnavailable
 from pykoclaw_acp.link.lines import base_id
 from pykoclaw_acp.protocol import long_lines
 from pykoclaw_acp.protocol.messages import InitializeParams, ResumeSessionParams
@@ -50,8 +50,18 @@ async def welcome(client: AcpClient, hello: FrontHello) -> None:
     unanswered = {client.request_key(number) for number in hello.taken}
     await come_back(client.subscriber, hello.front, places, unanswered)
     for message_id in hello.asked:
-        if not await client.subscriber.sessions.is_open(base_id(message_id)):
+        if not await _is_open(client, message_id):
             await client.requests.withdraw(message_id)
+
+
+async def _is_open(client: AcpClient, message_id: str) -> bool:
+    """Whether the request is not settled, to all that can be read."""
+    try:
+        return await client.subscriber.sessions.is_open(base_id(message_id))
+    except StoreUnavailable as error:
+        if error.retryable:  # the client comes again
+            raise
+        return True
 
 
 async def _place(session_id: str, followed: ReportedSession, *, earlier: bool) -> LastPlace:

@@ -55,9 +55,11 @@ async def come_back(
         is_only = owners[subscriber.sessions.owner(session_id)] == 1
         try:
             await _go_on(subscriber, front, session_id, place, unanswered, is_only=is_only)
-        except (ConnectionError, StoreClosed, StoreUnavailable):  # it comes again
+        except (ConnectionError, StoreClosed):  # it comes again
             raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, StoreUnavailable) and error.retryable:  # so does this one
+                raise
             log.exception(
                 "A client's session cannot be followed",
                 action="session_not_followed",
