@@ -71,7 +71,7 @@ class _Salvager:
 
     def end(self) -> Iterator[FromWorker]:
         yield from self._release()
-        if self._broken or self._expected <= self._upto:
+        if self._expected <= self._upto or (self._broken and not self._upto):
             yield from self._gap(max(self._expected, self._upto), self._turn)
 
     def _release(self) -> Iterator[FromWorker]:

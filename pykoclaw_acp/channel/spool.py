@@ -91,6 +91,8 @@ class Spool:
 
     def rewind(self, after: int) -> None:
         """Continue with the line that follows number `after`."""
+        if not self.last:
+            return
         at = bisect_right(self._marks, (after + 1, self.size)) - 1
         self._sent, self._next = (
             (self._marks[at][0] - 1, self._marks[at][1]) if at >= 0 else (self._first - 1, 0)

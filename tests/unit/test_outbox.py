@@ -429,6 +429,40 @@ async def test_removing_spool_under_worker_loses_nothing(tmp_path: Path, how: st
     assert box.full == 0
 
 
+@pytest.mark.parametrize("how", ["removed", "replaced", "added to"])
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_emptied_spool_may_be_removed(tmp_path: Path, when: str, how: str) -> None:
+    """Before or after it was emptied: what others do to it is no error of the worker."""
+    (tmp_path / "spool").mkdir()
+    box = Box(tmp_path / "spool")
+    _spilled(box, "a")
+    if when == "after":
+        box.outbox.acknowledge(1)
+    if how == "removed":
+        box.path.unlink()
+    elif how == "replaced":
+        box.path.unlink()
+        box.path.write_bytes(b"something else")
+    else:
+        box.path.write_bytes(box.path.read_bytes() + b"something else\n")
+    if when == "before":
+        box.outbox.acknowledge(1)
+    _spilled(box, "b", "c")
+    assert await _all(box, after=1) == [(2, "b"), (3, "c")]
+    assert [n for n, _ in box.on_disk][-2:] == [2, 3]
+
+
+async def test_what_others_append_takes_no_number(tmp_path: Path) -> None:
+    (tmp_path / "spool").mkdir()
+    box = Box(tmp_path / "spool")
+    _spilled(box, "a", "b")
+    with box.path.open("ab") as file:
+        file.write(b"x\n")
+    _spilled(box, "c")
+    assert box.on_disk == [(1, "a"), (2, "b"), (3, "c")]
+    assert await _all(box) == [(1, "a"), (2, "b"), (3, "c")]
+
+
 @pytest.mark.parametrize(
     ("keep", "expected"),
     [
