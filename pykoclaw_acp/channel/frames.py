@@ -119,10 +119,10 @@ class Ready(Frame, frozen=True, kw_only=True, tag="ready"):
     """The CLI is connected; the answer to each Hello. `fresh`: it began a new Claude session,
     nothing was resumed.
 
-    `turn_id` is the last prompt that the worker was given, `asks` are its open questions,
-    `background` counts what runs in the background, `mode`, `model` and `config` are what Claude
-    runs with: what a daemon must know that did not launch it. `config` None: a version that does
-    not take SetConfig. It is so after frame `upto`; 0: the daemon has all frames. `told`: as in
+    `turn_id` is the last prompt that the worker was given, sent to Claude or not, `asks` are its open
+    questions, `background` counts what runs in the background, `mode`, `model` and `config` are what
+    Claude runs with: what a daemon must know that did not launch it. `config` None: a version that
+    does not take SetConfig. It is so after frame `upto`; 0: the daemon has all frames. `told`: as in
     LaunchSpec, what this worker has said or will say. `blocks`: it takes images and embedded
     resources in a Prompt; a worker of an earlier version does not.
     `steers`: it takes Steer; `steered` are those that have not ended. `running`: the other turns that

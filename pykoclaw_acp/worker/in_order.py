@@ -29,14 +29,26 @@ class InOrder:
         self._prompt = prompt
         self._order = asyncio.Lock()  # first come, first served
         self._stops: dict[str, asyncio.Event] = {}
+        self._frames: dict[str, Prompt | Steer] = {}
 
     def __bool__(self) -> bool:
         """Whether a prompt is to be sent."""
-        return bool(self._stops)
+        return bool(self._frames)
+
+    @property
+    def prompts(self) -> list[str]:
+        """Turns whose prompts are to be sent, in their order."""
+        return [one.turn_id for one in self._frames.values() if isinstance(one, Prompt)]
+
+    @property
+    def steers(self) -> list[str]:
+        """Turns of the steering prompts that are to be sent."""
+        return [one.turn_id for one in self._frames.values() if isinstance(one, Steer)]
 
     async def carry_out(self, frame: Prompt | Steer) -> None:
         """Send the prompt, after those before it."""
         self._stops[frame.turn_id] = asyncio.Event()
+        self._frames[frame.turn_id] = frame
         try:
             async with self._order:
                 await self._prompt(frame)
@@ -46,6 +58,7 @@ class InOrder:
             )
         finally:
             self._stops.pop(frame.turn_id, None)
+            self._frames.pop(frame.turn_id, None)
 
     async def unless_stopped(self, turn_id: str, wait: Coroutine[Any, Any, T], otherwise: T) -> T:
         """What the turn's prompt waits for; `otherwise` as soon as the turn is interrupted."""
@@ -59,14 +72,10 @@ class InOrder:
             waiting.cancel()
             stopping.cancel()
 
-    async def done(self) -> None:
-        """Return when all that was given was carried out."""
-        async with self._order:
-            pass
-
     async def stop(self, turn_id: str | None = None) -> None:
         """Let the prompt of this turn, or each prompt, wait no more; return when it was sent."""
         if found := [one for name, one in self._stops.items() if turn_id in (None, name)]:
             for one in found:
                 one.set()
-            await self.done()
+            async with self._order:
+                pass

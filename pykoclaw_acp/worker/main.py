@@ -192,14 +192,14 @@ class Worker:
         self._ended.set()
 
     def _ready(self) -> Ready:
-        upto = self._outbox.number()
+        upto, orders = self._outbox.number(), self._claude.orders
         return Ready(
             epoch=self._spec.epoch,
             pid=os.getpid(),
             protocol=PROTOCOL,
             claude_session_id=self._claude.claude_session_id,
             fresh=self._claude.fresh,
-            turn_id=self._claude.turns.last_prompt,
+            turn_id=next(reversed(orders.prompts), self._claude.turns.last_prompt),
             asks=self._claude.permissions.pending,
             background=self._claude.background,
             mode=self._claude.choices.mode,
@@ -210,8 +210,8 @@ class Worker:
             told=self._claude.told,
             blocks=True,
             steers=True,
-            steered=self._claude.steered.ids,
-            running=self._claude.turns.ids,
+            steered=[*self._claude.steered.ids, *orders.steers],
+            running=[*self._claude.turns.ids, *orders.prompts],
         )
 
     def _offer(self) -> None:
@@ -253,7 +253,6 @@ class Worker:
                     await self._command(frame)
         except ValueError as error:
             log.warning("The daemon's channel broke", action="channel_broken", error=str(error))
-        await self._claude.orders.done()  # the next daemon is told of turns that were given
         self._detach()
 
     async def _attach(self, line: SocketLine, hello: Hello) -> None:

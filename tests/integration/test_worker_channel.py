@@ -39,6 +39,7 @@ from pykoclaw_acp.channel.frames import (
 from pykoclaw_acp.channel.home import HeldDirectory
 from pykoclaw_acp.channel.socket import SocketLine, read_frames
 from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.failures import TurnFailure
@@ -570,18 +571,22 @@ async def test_stop_ends_what_prompt_waits_for(
 async def test_next_daemon_knows_prompt_that_waited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It is heard at once, however long the prompt waits."""
     cli = Slow(monkeypatch)
-    monkeypatch.setattr(server_states, "RETRY_WAIT", 0.3)
+    monkeypatch.setattr(server_states, "RETRY_WAIT", 600)
     async with worker(tmp_path) as rig:
         cli.replace(rig.claude)
         first = await rig.connect()
         await first.ready()
-        await first.send(Prompt(epoch=3, turn_id="t", content=[{"type": "text", "text": "Hi."}]))
+        text = [{"type": "text", "text": "Hi."}]
+        await first.send(Prompt(epoch=3, turn_id="t", content=text))
+        await first.send(Steer(epoch=3, turn_id="s", content=text, said=[]))
         await eventually(lambda: cli.asked)
         await first.line.close()
         second = await rig.connect()
         ready = await second.ready()
-        assert (ready.turn_id, ready.running, cli.given) == ("t", ["t"], ["t"])
+        assert (ready.turn_id, ready.running, ready.steered) == ("t", ["t"], ["s"])
+        assert cli.given == []
         await second.send(Interrupt(epoch=3, turn_id="t"))
         assert isinstance(await second.receive(), TurnEnded)
         await second.line.close()
