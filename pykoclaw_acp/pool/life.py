@@ -130,8 +130,7 @@ class WorkerLife:
     @property
     def takes_blocks(self) -> bool:
         """Whether it is ready, and takes all kinds of content blocks."""
-        ready = self.ready
-        return ready.done() and ready.exception() is None and ready.result().blocks
+        return self.ready.done() and not self.ready.exception() and self.ready.result().blocks
 
     @property
     def idle(self) -> bool:

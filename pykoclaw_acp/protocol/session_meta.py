@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn
 from uuid import UUID
 
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.choices import OFF, ON
 from pykoclaw_acp.model.session_options import (
     ENVIRONMENT,
@@ -141,11 +142,17 @@ def _unknown(place: str, keys: Any) -> NoReturn:
 
 def _session_id(at: str, value: Any) -> str:
     try:
-        if isinstance(value, str) and str(UUID(value)) == value:
-            return value
+        known = UUID(value) if isinstance(value, str) else None
     except ValueError:
-        pass
-    raise InvalidParams(f"`{at}`: must be a UUID in lower case, with hyphens.")
+        known = None
+    if known is None or str(known) != value:
+        raise InvalidParams(f"`{at}`: must be a UUID in lower case, with hyphens.")
+    if conversations.is_made_of_name(str(known)):
+        raise InvalidParams(
+            f"`{at}`: is a UUID of version 5; such ids stand for conversations of other programs. Choose one of"
+            " another version."
+        )
+    return str(known)
 
 
 def _name(at: str, value: Any) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model.choices import Config, Configuration, Model, Offer
-from pykoclaw_acp.model.conversations import Conversation
+from pykoclaw_acp.model.conversations import Conversation, id_of
 from pykoclaw_acp.model.session_options import SessionOptions, SystemPrompt
 from pykoclaw_acp.store import session_options
 from pykoclaw_acp.store.database import Statement
@@ -270,6 +270,17 @@ async def test_an_id_chosen_twice_at_once_is_taken(tmp_path: Path) -> None:
         (refused,) = [one["error"] for one in made if "error" in one]
         assert refused["code"] == -32602
         assert "session/load" in refused["message"]
+
+
+async def test_an_id_that_stands_for_names_is_refused(tmp_path: Path) -> None:
+    """Whether there is a conversation of the name, or will be."""
+    async with rig(tmp_path) as r, client(r) as wire:
+        refused = await new(wire, **{"pykoclaw.dev/sessionId": id_of("wa-bob")})
+        assert refused["error"]["code"] == -32602
+        assert "conversations of other programs" in words(refused)
+        begun = await r.sessions.of_name("wa-bob", create=True)
+        assert begun is not None
+        assert begun.id == id_of("wa-bob")
 
 
 async def test_an_id_of_a_claude_session_is_taken(tmp_path: Path) -> None:
