@@ -7,8 +7,10 @@ escaped; `tests/unit/test_terminal.py` finds output that bypasses this module.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
+import re
 import shutil
 import sys
 import termios
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 Shown = NewType("Shown", str)
 PIPE_WIDTH: Final = 1000  # columns of a table in a pipe: hardly anything is cut
 SHORTEST: Final = 8  # columns of a shortened cell
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 READABLE: Final = 24  # columns of a directory or a title by which people know it
 # In this order; the first column is never left out, as it says what the line is about.
 _SHORTENED: Final = (
@@ -115,6 +118,8 @@ def output() -> Iterator[None]:
     """Context for code that only writes to standard output. Raises as `write`."""
     if sys.stdout is None:
         raise OutputLost("it is closed")
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack what is written
     try:
         yield
     except BrokenPipeError:
@@ -153,8 +158,11 @@ def as_json(value: Any, *, indent: int | None = 2, end: str = "\n") -> None:
 
 
 def json_text(encoded: str) -> None:
-    """Write encoded JSON, or a part of it."""
-    write(Shown(neutral(encoded, "json")))
+    """Write encoded JSON, or a part of it; escaped where the locale is not Unicode."""
+    harmless = neutral(encoded, "json")
+    if not (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf"):
+        harmless = _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], harmless)
+    write(Shown(harmless))
 
 
 def confirm(question: str) -> None:

@@ -24,9 +24,9 @@ def list_all(every: bool, limit: int, as_json: bool) -> None:
         return
     if not found["sessions"]:
         terminal.line(
-            "No session yet, or none outside of hidden channels (PYKOCLAW_HIDE_CHANNELS)."
+            "There is no session, or none outside of hidden channels (PYKOCLAW_HIDE_CHANNELS)."
             if every
-            else "No session yet; --all shows those that nobody used, PYKOCLAW_HIDE_CHANNELS hides channels."
+            else "No session is listed. --all shows unused and archived ones; PYKOCLAW_HIDE_CHANNELS hides channels."
         )
         return
     asks = _open_requests()

@@ -271,7 +271,7 @@ CHECKS: Final = (
 
 def _private(check: str, paths: list[Path], forbidden: int, missing: str) -> Finding:
     """The paths are ours, and others have none of the forbidden permissions."""
-    existing = [path for path in paths if os.path.lexists(path)]
+    existing = sorted(path for path in paths if os.path.lexists(path))
     for path in existing:
         status = os.lstat(path)
         if status.st_uid != os.geteuid():

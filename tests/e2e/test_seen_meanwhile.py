@@ -37,7 +37,9 @@ def options(client: Client, session: str) -> list[tuple[str, str]]:
 async def test_compaction_clear_and_commands(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
-    commands = ("/context", "/compact", "/cost", "/usage", "/login", "/logout", "/rename My Name")
+    logins = ("/login", "/logout")
+    elsewhere = ("/rewind", "/export", "/resume", "/status", "/permissions", "/add-dir ..")
+    commands = ("/context", "/compact", "/cost", "/usage", *logins, *elsewhere, "/rename My Name")
     for prompt in (text("One."), text("Two."), *commands):
         await client.prompt(session, prompt)
     assert client.text(session).count(REPORT) == 1
@@ -49,6 +51,8 @@ async def test_compaction_clear_and_commands(stack: Stack) -> None:
     assert "| model | Input | Output | Cache read | Cache write |" in client.text(session)
     for command in ("login", "logout"):
         assert f"Run `pykoclaw-acp {command} --account default`" in client.text(session)
+    assert f"Run `pykoclaw-acp rewind {session[:8]}`" in client.text(session)
+    assert "isn't available" not in client.text(session)
     named = [one.get("title") for one in client.of(session, "session_info_update")]
     assert named[-1:] == ["My Name"]
     assert named.count("My Name") == 1

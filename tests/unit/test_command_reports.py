@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from claude_agent_sdk import ClaudeSDKClient
 
 from pykoclaw_acp.worker import command_reports, server_report, usage_report
 from pykoclaw_acp.worker.server_report import Report
+
+SESSION = "3f0c1a52-0000-4000-8000-000000000000"
 
 
 @pytest.fixture(autouse=True)
@@ -31,10 +34,21 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
     return made
 
 
-async def shown(*texts: str) -> str | None:
-    client: Any = None
+class Cli:
+    """The SDK's client, whose CLI has these commands."""
+
+    def __init__(self, *commands: str) -> None:
+        self._commands = [{"name": one} for one in commands]
+
+    async def get_server_info(self) -> dict[str, Any]:
+        return {"commands": self._commands}
+
+
+async def shown(*texts: str, cli: Cli | None = None) -> str | None:
     content = [{"type": "text", "text": text} for text in texts]
-    made = await command_reports.instead_of(client, content, lambda _, words: words, "work")
+    made = await command_reports.instead_of(
+        cast("ClaudeSDKClient", cli or Cli()), content, lambda _, words: words, "work", SESSION
+    )
     assert bool(made.servers) == (made.words == "servers")
     return made.words
 
@@ -69,3 +83,11 @@ async def test_other_prompts_keep_the_output_of_the_cli(
 ) -> None:
     assert await shown(*texts) is None
     assert made == []
+
+
+async def test_commands_of_the_terminal_say_where_they_are() -> None:
+    assert "`pykoclaw-acp rewind 3f0c1a52`" in str(await shown("/rewind"))
+    assert "`pykoclaw-acp sessions export 3f0c1a52`" in str(await shown("/export notes.md"))
+    assert "your client" in str(await shown("/add-dir ../other"))
+    assert await shown("/rewinding") is None
+    assert await shown("/rewind", cli=Cli("rewind")) is None, "a later CLI may have it"

@@ -99,6 +99,7 @@ SHOWN_BY: Final[dict[str, str]] = {
     "output of its own commands, such as `/cost`": BUILT_IN,
     "`/mcp`": SERVERS,
     "`/login`, `/logout`": BUILT_IN,
+    "`/rewind`, `/export`, `/status`, … of its own terminal": BUILT_IN,
     "`/usage`": BUILT_IN,
     "tokens of a request and of its answer": BUILT_IN,
     "a usage limit that is near": LIMITS,

@@ -57,7 +57,7 @@ def clean(_: str, words: str) -> str:
 
 async def report(cli: Cli, words: str) -> Report:
     client: Any = cli
-    return await instead_of(client, [{"type": "text", "text": words}], clean, "work")
+    return await instead_of(client, [{"type": "text", "text": words}], clean, "work", "s")
 
 
 async def shown(cli: Cli, words: str) -> str | None:

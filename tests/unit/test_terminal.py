@@ -8,6 +8,7 @@ import ast
 import io
 import json
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -170,3 +171,16 @@ def test_only_the_printer_writes_to_a_terminal() -> None:
     }
     assert {name: found for name, found in writers.items() if name not in ALLOWED} == {}
     assert writers.keys() == ALLOWED.keys()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_output_fits_any_locale(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding))
+    terminal.line("✓ done")
+    terminal.table(["id", "title"], [["a", "é" * 3 * terminal.PIPE_WIDTH]])
+    terminal.as_json({"title": "naïve 日本 👨"})
+    sys.stdout.flush()
+    shown = written.getvalue().decode(errors="surrogateescape")
+    assert "done" in shown
+    assert json.loads(shown[shown.index("{") :]) == {"title": "naïve 日本 👨"}
