@@ -93,7 +93,12 @@ def _shown(question: dict[str, Any]) -> Shown:
         f"{question['id'][:12]}  session {question['session'][:8]}, pending for {show.since(question['askedAt'])}, "
         f"until {_until(question)}"
     )
-    return joined([shown(facts, fg="yellow"), _END, rendered(question), options(question), _END])
+    lines = [shown(facts, fg="yellow")]
+    for name, key in (("session", "sessionTitle"), ("directory", "cwd")):
+        if known := question.get(key):
+            lines.append(shown(f"{name}: {known}"))
+    head = [piece for line in lines for piece in (line, _END)]
+    return joined([*head, rendered(question), options(question), _END])
 
 
 def _until(question: dict[str, Any]) -> str:

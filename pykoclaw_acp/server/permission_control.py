@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
+from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy, StoredRequest
 from pykoclaw_acp.protocol.control.permissions import (
     Answered,
     AnswerParams,
@@ -70,18 +70,21 @@ class PermissionControl:
     async def pending(self, prefix: str = "") -> list[tuple[QuestionInfo, PermissionRequest]]:
         """Pending permission requests whose id begins with `prefix`."""
         return [
-            (
-                QuestionInfo(
-                    id=one.request.ask_id,
-                    session=one.session_id,
-                    title=one.request.title,
-                    always=one.request.always is not None,
-                    asked_at=one.asked_at,
-                    deadline=one.deadline,
-                    parked=one.policy == RequestPolicy.PARKED,
-                ),
-                one.request,
-            )
+            (self._info(one), one.request)
             for one in await self._sessions.requests.list_pending()
             if one.request.ask_id.startswith(prefix)
         ]
+
+    def _info(self, one: StoredRequest) -> QuestionInfo:
+        session = self._sessions.live.get(one.session_id)
+        return QuestionInfo(
+            id=one.request.ask_id,
+            session=one.session_id,
+            title=one.request.title,
+            always=one.request.always is not None,
+            asked_at=one.asked_at,
+            deadline=one.deadline,
+            parked=one.policy == RequestPolicy.PARKED,
+            cwd=None if session is None else session.record.cwd,
+            session_title=None if session is None else session.record.title,
+        )

@@ -523,6 +523,8 @@ async def test_operator_is_told_what_became_of_plan(tmp_path: Path) -> None:
         for reason, said in (("", "is told to ask"), ("Smaller.", "is told what should change")):
             channel.say(replace(question(channel, turn, f"plan-{reason}"), plan=True))
             await eventually(lambda: cli.call("questions/list"))
+            (one,) = await cli.call("questions/list")
+            assert (one["cwd"], one["sessionTitle"]) == (session.record.cwd, session.record.title)
             given: dict[str, Any] = {"question": "plan", "decision": "deny", "reason": reason}
             assert said in (await cli.call("questions/answer", **given))["done"]
 

@@ -432,6 +432,14 @@ def test_a_question_names_what_answers_it(
     assert f"    {typed}" in "".join(written)
 
 
+def test_approve_says_where_it_would_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = {"cwd": "/work/shop", "sessionTitle": "Fix\nit"}
+    question = told(asked("Bash", HIDING)) | place
+    monkeypatch.setattr(approve, "ask", lambda *_, **__: [question])
+    shown = CliRunner().invoke(cli, ["approve"]).stdout
+    assert "\nsession: Fix\\nit\ndirectory: /work/shop\n" in shown
+
+
 def test_a_key_that_is_not_offered_decides_nothing(daemon: list[Any]) -> None:
     written: list[str] = []
     requests = attach.PendingRequests(TranscriptPrinter(written.append), attach.Screen())

@@ -48,7 +48,8 @@ class AskedQuestion(Wire, frozen=True, kw_only=True):
 
 
 class QuestionInfo(FullAnswer, frozen=True, kw_only=True):
-    """A pending permission request. `always`: it may be allowed for the rest of the session.
+    """A pending permission request. `always`: it may be allowed for the rest of the session. `cwd` and
+    `session_title`: of its session.
 
     The other fields are set only if the whole request was asked for: tool, input, content as shown
     to clients, what "always" would also allow, labels of the decisions, the questions that it asks,
@@ -62,6 +63,8 @@ class QuestionInfo(FullAnswer, frozen=True, kw_only=True):
     asked_at: int
     deadline: int | None
     parked: bool
+    cwd: str | None = None
+    session_title: str | None = None
     tool: str | None = None
     input: dict[str, Any] | None = None
     content: list[ToolContent] | None = None
