@@ -108,7 +108,6 @@ def _said_plainly() -> Iterator[None]:
         if error.code == _NOT_FOUND:
             word = (error.data or {}).get("sessionId", "")
             raise NoSuchSession(
-                f"No session has the id or the name {word}. `pykoclaw-acp sessions list --all` lists sessions;"
-                " one of a terminal that was never opened here is found by its whole id."
+                f"No session has the id or the name {word}. `pykoclaw-acp sessions list --all` lists sessions."
             ) from error
         raise CommandFailed(error.message) from error

@@ -42,7 +42,7 @@ from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.sessions.turns import titles
-from pykoclaw_acp.store import overview
+from pykoclaw_acp.store import overview, summaries
 from pykoclaw_acp.store.database import Database
 
 LOOK_WAIT: Final = (
@@ -103,10 +103,15 @@ class SessionControl:
         """`sessions`, newest first, and whether there are `more`; encoded one by one, since they may
         be megabytes.
         """
+        terminals = await self._sessions.catalogue.look_for_transcripts()
         line, more = bytearray(b'{"sessions":['), False
         count = 0
-        async for summary in await overview.listing(
-            self._database, every=params.all, limit=params.limit + 1, hidden=self._hidden
+        async for summary in await summaries.listing(
+            self._database,
+            every=params.all,
+            limit=params.limit + 1,
+            hidden=self._hidden,
+            terminals=terminals,
         ):
             one = msgspec.json.encode(self._completed(summary))
             more = more or count == params.limit or len(line) + len(one) > fitting.ROOM
@@ -133,7 +138,7 @@ class SessionControl:
         session = await self._finder.find(params.session)
         await _take_in(session)
         session_id = session.id
-        summary = await overview.summary(self._database, session_id)
+        summary = await summaries.summary(self._database, session_id)
         if summary is None:
             raise SessionNotFound(session_id)
         details = await overview.details(self._database, session_id)
@@ -184,7 +189,7 @@ class SessionControl:
         return UnarchiveResult(changed=changed)
 
     async def _is_archived(self, session_id: str) -> bool:
-        summary = await overview.summary(self._database, session_id)
+        summary = await summaries.summary(self._database, session_id)
         return summary is not None and summary.archived_at is not None
 
     async def delete(self, call: Call, params: NamedSessionParams) -> Deleted:  # noqa: ARG002

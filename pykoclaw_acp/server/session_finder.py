@@ -7,7 +7,7 @@ from pykoclaw_acp.model import conversations
 from pykoclaw_acp.sessions import adopting
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import overview
+from pykoclaw_acp.store import summaries
 from pykoclaw_acp.store.database import Database
 
 
@@ -26,14 +26,17 @@ class SessionFinder:
             raise InvalidParams(
                 "The session is empty. Give an id, the beginning of one, or a name."
             )
-        found = await overview.matching(self._database, word)
+        found = await summaries.matching(self._database, word)
         if not found:
             if create and not conversations.is_made_of_name(word):
                 session = await self._sessions.of_name(word, create=True)
             else:
                 session = await self._sessions.of_conversation(word)
-            if session is None:  # or one that only Claude knows, as lists of clients have it
-                session = await self._sessions.catalogue.open(word)
+            if session is None:  # or one that only Claude knows
+                terminals = await summaries.of_terminals(self._database, word)
+                if len(terminals) > 1:
+                    raise adopting.ambiguous(word)
+                session = await self._sessions.catalogue.open(*terminals or (word,))
             return session.id
         if len(found) > 1:
             raise adopting.ambiguous(word)

@@ -115,14 +115,18 @@ class Catalogue:
             None if cwd is None else await _spellings(cwd),
             archived,
             self.settings.hide_channels,
-            transcripts=self._found is not None,
+            transcripts=await self.look_for_transcripts(),
         )
-        if self._found is not None:
-            await self._found.refresh()
         found = await self._store.listed(query)
         more = len(found) > PAGE
         shown = [one if one.cwd else replace(one, cwd=self._folder(one)) for one in found[:PAGE]]
         return ListPage(shown, shown[-1].place if more else None)
+
+    async def look_for_transcripts(self) -> bool:
+        """Whether lists have what was begun in a terminal; they know of the newest then."""
+        if self._found is not None:
+            await self._found.refresh()
+        return self._found is not None
 
     async def set_title(self, session_id: str, title: str) -> str:
         """Set the title, cut to one line of at most 80 characters, and tell clients; returns it.

@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final
 
-from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import STARTED, TurnState
 from pykoclaw_acp.model.workers import WorkerState
 from pykoclaw_acp.protocol.control.daemon import SessionCounts
-from pykoclaw_acp.protocol.control.sessions import SessionSummary, TurnInfo
+from pykoclaw_acp.protocol.control.sessions import TurnInfo
 from pykoclaw_acp.store import readable
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.logs import LAST_SEQ
 from pykoclaw_acp.store.remembered import IMPORTED
-from pykoclaw_acp.store.sql import CONTINUED, CWD, HAS_SESSION, QUEUED, UNFINISHED, of_channels
+from pykoclaw_acp.store.sql import (
+    QUEUED,
+    UNFINISHED,
+)
 from pykoclaw_acp.store.turns import NEWEST_FIRST, content
-from pykoclaw_acp.tasks import Pace
 
 TURNS_SHOWN: Final = 20
 MOST_OF_PROMPT: Final = 64 * 1024  # characters; of a longer one nothing is shown
-
-# The plus rules out the index of the session's turns; the one of unfinished turns is smaller.
-_SUMMARY: Final = (
-    f"SELECT s.acp_session_id, s.conversation_name, s.title, {CWD}, s.client, s.created_at, s.updated_at,"  # noqa: S608
-    f" s.prompted_at, s.closed_at, s.pruned_at, s.archived_at, s.auxiliary, s.prompted_at IS NULL AND {CONTINUED},"
-    " EXISTS (SELECT 1 FROM acp_turns t"
-    f" WHERE +t.acp_session_id = s.acp_session_id AND t.state IN {UNFINISHED})"
-    " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name"
-)
-_UNOPENED: Final = (
-    f"SELECT c.name, c.created_at FROM conversations c WHERE {CONTINUED} AND NOT {HAS_SESSION}"  # noqa: S608
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,74 +55,6 @@ class MoreOfSession:
     turns: list[TurnInfo]
     prompts: list[list[dict[str, Any]]]
     """Content of the prompt of each of `turns`; empty for a long one."""
-
-
-async def matching(database: Database, word: str) -> list[str]:
-    """Ids of the sessions that `word` matches: as an id, a conversation's name, or the beginning of
-    an id.
-
-    Aliases match, too. An exact id or name matches alone; of a beginning two matches at most are
-    returned.
-    """
-    rows = await database.read(
-        "SELECT DISTINCT COALESCE(alias_of, acp_session_id) FROM acp_sessions"
-        " WHERE (acp_session_id = ? OR conversation_name = ?) AND deleted_at IS NULL",
-        (word, word),
-    )
-    if not rows and word:
-        # A character above all that ids contain, so that the prefix becomes a range of the index.
-        rows = await database.read(
-            "SELECT DISTINCT COALESCE(alias_of, acp_session_id) FROM acp_sessions"
-            " WHERE acp_session_id >= ? AND acp_session_id < ? AND deleted_at IS NULL LIMIT 2",
-            (word, word + "\U0010ffff"),
-        )
-    return [session_id for (session_id,) in rows]
-
-
-async def listing(
-    database: Database, *, every: bool, limit: int, hidden: Collection[str] = ()
-) -> AsyncIterator[SessionSummary]:
-    """Sessions, those with the newest messages first, then conversations that other programs began and no client has
-    opened.
-
-    Without `every` only those that a person has prompted, and nobody has archived. `hidden` channels
-    are left out. Yields to other tasks in between, however many there are.
-    """
-    used = (
-        ""
-        if every
-        else " AND s.auxiliary = 0 AND s.pruned_at IS NULL AND s.archived_at IS NULL"
-        f" AND (s.prompted_at IS NOT NULL OR {CONTINUED})"
-    )
-    shown, channels = of_channels("s.conversation_name", hidden)
-    rows = await database.read(
-        f"{_SUMMARY} WHERE s.deleted_at IS NULL AND s.alias_of IS NULL{used}{shown}"
-        " ORDER BY s.updated_at DESC, s.acp_session_id DESC LIMIT ?",
-        (*channels, limit),
-    )
-    shown, channels = of_channels("c.name", hidden)
-    sql = f"{_UNOPENED}{shown} ORDER BY c.created_at DESC, c.name LIMIT ?"
-    return _summaries(rows, await database.read(sql, (*channels, limit - len(rows))))
-
-
-async def _summaries(
-    rows: list[tuple[Any, ...]], unopened: list[tuple[Any, ...]]
-) -> AsyncIterator[SessionSummary]:
-    pace = Pace()
-    for left, summarize in ((rows, _summary), (unopened, _unopened)):
-        left.reverse()
-        while left:
-            # Released one by one: releasing all at once would block, too.
-            yield summarize(left.pop())
-            await pace.step()
-
-
-async def summary(database: Database, session_id: str) -> SessionSummary | None:
-    """One session; None if there is none, or it was deleted."""
-    rows = await database.read(
-        f"{_SUMMARY} WHERE s.acp_session_id = ? AND s.deleted_at IS NULL", (session_id,)
-    )
-    return _summary(rows[0]) if rows else None
 
 
 async def details(database: Database, session_id: str) -> MoreOfSession:
@@ -250,68 +169,6 @@ def size(database: Database) -> int:
         for suffix in ("", "-wal", "-shm", "-journal")
     ]
     return sum(file.stat().st_size for file in files if file.exists())
-
-
-def _summary(row: tuple[Any, ...]) -> SessionSummary:
-    (
-        session_id,
-        name,
-        title,
-        cwd,
-        client,
-        created,
-        updated,
-        prompted,
-        closed,
-        pruned,
-        archived,
-        auxiliary,
-        elsewhere,
-        busy,
-    ) = row
-    return SessionSummary(
-        id=session_id,
-        conversation=readable.name(name),
-        channel=conversations.channel(readable.name(name)),
-        title=readable.text(title),
-        cwd=readable.text(cwd),
-        client=readable.text(client),
-        created_at=readable.number(created) or 0,
-        updated_at=readable.number(updated) or 0,
-        prompted_at=readable.number(prompted),
-        closed_at=readable.number(closed),
-        pruned_at=readable.number(pruned),
-        archived_at=readable.number(archived),
-        auxiliary=bool(auxiliary),
-        elsewhere=bool(elsewhere),
-        busy=bool(busy),
-    )
-
-
-def _unopened(row: tuple[Any, ...]) -> SessionSummary:
-    """A conversation without a session; a time that cannot be read is 0."""
-    name, created_at = row
-    try:
-        at = round(datetime.fromisoformat(created_at).timestamp() * 1000)
-    except (TypeError, ValueError):
-        at = 0
-    return SessionSummary(
-        id=conversations.id_of(name),
-        conversation=name,
-        channel=conversations.channel(name),
-        title=conversations.title(name),
-        cwd=None,
-        client=None,
-        created_at=at,
-        updated_at=at,
-        prompted_at=None,
-        closed_at=None,
-        pruned_at=None,
-        archived_at=None,
-        auxiliary=False,
-        elsewhere=True,
-        busy=False,
-    )
 
 
 def _object(text: str | None) -> dict[str, Any] | None:

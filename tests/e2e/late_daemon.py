@@ -11,11 +11,11 @@ from unittest import mock
 
 from pykoclaw_acp.config import loading
 from pykoclaw_acp.server import daemon
-from pykoclaw_acp.store import overview
+from pykoclaw_acp.store import summaries
 
 SECONDS: Final = 0.6
 
-listing = overview.listing
+listing = summaries.listing
 
 
 async def late(*arguments: Any, **named: Any) -> Any:
@@ -25,5 +25,5 @@ async def late(*arguments: Any, **named: Any) -> Any:
 
 
 if __name__ == "__main__":
-    with mock.patch.object(overview, "listing", late):
+    with mock.patch.object(summaries, "listing", late):
         sys.exit(daemon.main(loading.load))

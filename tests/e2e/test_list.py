@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.commands import done
 from tests.e2e.forks import fork
 from tests.e2e.harness import Client, RpcError, Stack, script, text
 from tests.e2e.other_programs import answers, in_terminal, terminal
@@ -49,6 +50,16 @@ async def test_editor_terminal_editor(stack: Stack) -> None:
     await client.prompt(session, text("Third."))
     assert answers(stack) == ["First.", "Second."]
     assert list(await listed(client)) == [session]
+
+
+async def test_command_lists_what_a_terminal_began(stack: Stack) -> None:
+    session = await in_terminal(stack, text("First."))
+    client = await stack.front()
+    await told(client, session, "[[script text First. ]]")
+    (listed,) = (await done(stack, "sessions", "list", "--json")).json
+    assert (listed["id"], listed["cwd"], listed["elsewhere"]) == (session, str(stack.work), True)
+    details = (await done(stack, "sessions", "show", session[:8], "--json")).json
+    assert details["summary"]["id"] == session
 
 
 @pytest.mark.long

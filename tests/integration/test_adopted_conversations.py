@@ -13,7 +13,7 @@ import pytest
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.sessions import adopting
-from pykoclaw_acp.store import overview
+from pykoclaw_acp.store import summaries
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.integration.callers import caller
@@ -173,7 +173,7 @@ async def test_planned_tables_row_takes_clients_directory(tmp_path: Path) -> Non
     connection.commit()
     connection.close()
     async with rig(tmp_path) as r, front(r) as one:
-        listed = await overview.listing(r.database, every=False, limit=9)
+        listed = await summaries.listing(r.database, every=False, limit=9)
         assert [(each.id, each.cwd, each.elsewhere) async for each in listed] == [(OLD, None, True)]
         assert (await load(one, 1, OLD, "/nowhere"))["error"]["code"] == -32602
         assert "result" in await load(one, 2, OLD)
@@ -186,7 +186,7 @@ async def test_planned_tables_row_takes_clients_directory(tmp_path: Path) -> Non
 
 
 async def listed(database: Database, **more: Any) -> list[str]:
-    found = await overview.listing(database, every=False, limit=100, **more)
+    found = await summaries.listing(database, every=False, limit=100, **more)
     return [each.conversation async for each in found]
 
 
@@ -199,13 +199,13 @@ async def test_lists_show_conversations_that_nobody_has_opened(tmp_path: Path) -
         assert await listed(r.database) == [NAME, "notes", "tg-1", WHATSAPP]
         assert await listed(r.database, hidden=("wa", "chat")) == [NAME, "tg-1"]
         assert await listed(r.database, hidden=("acp",)) == ["notes", "tg-1", WHATSAPP]
-        found = await overview.listing(r.database, every=False, limit=4)
+        found = await summaries.listing(r.database, every=False, limit=4)
         shown = {each.conversation: each async for each in found}
         whatsapp = shown[WHATSAPP]
         assert (whatsapp.id, whatsapp.channel) == (conversations.id_of(WHATSAPP), "wa")
         assert (whatsapp.title, whatsapp.cwd) == ("WhatsApp: andy-1@g.us", None)
         assert whatsapp.created_at == 1_767_225_600_000
-        found = await overview.listing(r.database, every=False, limit=2)
+        found = await summaries.listing(r.database, every=False, limit=2)
         assert len([each async for each in found]) == 2
 
 

@@ -22,7 +22,7 @@ from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import deletion, overview, permissions, pieces
+from pykoclaw_acp.store import deletion, overview, permissions, pieces, summaries
 from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.database import Statement, Unit
 from tests.integration.callers import caller, prompted
@@ -274,7 +274,7 @@ async def test_queries_over_all_sessions_use_indexes(tmp_path: Path) -> None:
             return await read(sql, parameters, size)
 
         r.database.read = explained  # type: ignore[method-assign]
-        await overview.listing(r.database, every=False, limit=1)
+        await summaries.listing(r.database, every=False, limit=1)
         assert any("t USING INDEX acp_turns_unfinished" in step for step in steps)
         await deletion.purge(r.database)
         await permissions.matching(r.database, "q")

@@ -39,6 +39,7 @@ from pykoclaw_acp.store import (
     overview,
     pieces,
     rules,
+    summaries,
 )
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Statement, Unit
@@ -684,7 +685,7 @@ async def test_a_deleted_conversation_is_gone_under_every_id(tmp_path: Path) -> 
         assert await r.sessions.find(ONE) is None
         assert await r.sessions.find(TWO) is None
         assert await r.database.read("SELECT 1 FROM acp_log") == []
-        assert await overview.matching(r.database, "acp-11111111") == []
+        assert await summaries.matching(r.database, "acp-11111111") == []
 
 
 async def test_unloaded_dormant_session_returns_under_each_id(tmp_path: Path) -> None:
@@ -710,11 +711,11 @@ async def test_people_see_one_session_for_a_conversation(tmp_path: Path) -> None
     async with rig(tmp_path) as r:
         await shared(r)
         assert [
-            one.id async for one in await overview.listing(r.database, every=True, limit=10)
+            one.id async for one in await summaries.listing(r.database, every=True, limit=10)
         ] == [ONE]
         assert (await overview.counts(r.database)).unused == 1
         for word in (ONE, TWO, TWO[:6], "acp-11111111"):
-            assert await overview.matching(r.database, word) == [ONE]
+            assert await summaries.matching(r.database, word) == [ONE]
 
 
 # --- clients

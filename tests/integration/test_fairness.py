@@ -20,7 +20,7 @@ from pykoclaw_acp.server.share import CALLS
 from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.sessions.turns import queue
 from pykoclaw_acp.sessions.turns.queue import MOST_WAITING
-from pykoclaw_acp.store import overview
+from pykoclaw_acp.store import summaries
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.callers import caller, prompted
 from tests.integration.linked import front
@@ -112,13 +112,13 @@ async def test_waiting_prompts_are_bounded_over_all_sessions(
 def counted_listings(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """One for each listing that is made from now on."""
     made: list[None] = []
-    listing = overview.listing
+    listing = summaries.listing
 
     async def counting(*arguments: Any, **options: Any) -> Any:
         made.append(None)
         return await listing(*arguments, **options)
 
-    monkeypatch.setattr(overview, "listing", counting)
+    monkeypatch.setattr(summaries, "listing", counting)
     return made
 
 

@@ -21,7 +21,7 @@ from pykoclaw_acp.model.listing import ListPosition, ListQuery
 from pykoclaw_acp.protocol import list_cursor
 from pykoclaw_acp.server.side_tasks import remove_transcripts
 from pykoclaw_acp.sessions import catalogue
-from pykoclaw_acp.store import forking, overview
+from pykoclaw_acp.store import forking, summaries
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.databases import files_of
@@ -168,7 +168,7 @@ async def test_damaged_row_hides_no_other_from_list(
         assert listed.keys() >= set(made)  # and the conversation that lost its session's name
         for name, value in shown.items():
             assert listed[made[1]].get(name) == value
-        rows = overview.listing(r.database, every=True, limit=10)
+        rows = summaries.listing(r.database, every=True, limit=10)
         assert {one.id async for one in await rows} >= set(listed)
 
 
@@ -286,7 +286,7 @@ async def test_archiving_closes_the_session_and_keeps_it(tmp_path: Path) -> None
         assert await ids(wire) == []
         assert await ids(wire, archived="only") == await ids(wire, archived="include") == [session]
         for every in (True, False):
-            shown = await overview.listing(r.database, every=every, limit=9)
+            shown = await summaries.listing(r.database, every=every, limit=9)
             assert [one.archived_at is None async for one in shown] == [False] * every
         error = (await wire.call("session/prompt", **prompt(session, "say 1")))["error"]
         assert error["code"] == -32600

@@ -74,8 +74,9 @@ class Resolved(CutAnswer, frozen=True, kw_only=True):
 
 
 class SessionSummary(CutAnswer, frozen=True, kw_only=True):
-    """A session in a list, or a conversation that another program began and no client has opened;
-    `busy`: a turn of it runs or waits; `background`: no turn runs, but a subagent or a command.
+    """A session in a list, or a conversation that another program began and no client has opened, which
+    has no name if a terminal did; `busy`: a turn of it runs or waits; `background`: no turn runs, but a
+    subagent or a command.
 
     `channel`: of the conversation, such as `acp` or `wa`; `cwd`: null as long as any directory is
     taken; `elsewhere`: other programs prompted it, and nobody here.
