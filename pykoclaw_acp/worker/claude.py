@@ -138,13 +138,7 @@ class ClaudeSession:
         if self.client is not None:
             turn_id, states = prompt.turn_id, self._states
             await self.orders.unless_stopped(turn_id, states.retry(self.client), None)
-            report = instead_of(
-                self.client,
-                prompt.content,
-                states.without_secrets,
-                states.account,
-                self._spec.session_id,
-            )
+            report = instead_of(self.client, prompt.content, states, self._spec.session_id)
             made = await self.orders.unless_stopped(turn_id, report, NO_REPORT)
             self._translator.instead, states.shown = made.words, (turn_id, made.servers)
         self.turns.expect(prompt.turn_id)

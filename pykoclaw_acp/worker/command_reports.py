@@ -9,7 +9,8 @@ from claude_agent_sdk import ClaudeSDKClient
 
 from pykoclaw_acp.model.session_environment import shown
 from pykoclaw_acp.worker import server_report, usage_report
-from pykoclaw_acp.worker.server_report import NO_REPORT, Clean, Report
+from pykoclaw_acp.worker.server_report import NO_REPORT, Report
+from pykoclaw_acp.worker.server_states import ServerStates
 
 _LOGINS: Final = {
     "/login": "Run `pykoclaw-acp login --account {}` in a terminal, then send a prompt; nothing needs a restart.",
@@ -29,8 +30,7 @@ _ELSEWHERE: Final = {
 async def instead_of(
     client: ClaudeSDKClient,
     content: Sequence[dict[str, Any]],
-    clean: Clean,
-    account: str,
+    states: ServerStates,
     session_id: str,
 ) -> Report:
     """The report for a prompt, which is none unless it is one of these commands."""
@@ -39,11 +39,12 @@ async def instead_of(
     if (elsewhere := _ELSEWHERE.get(name)) is not None and not await _has(client, name):
         return Report(elsewhere.format(session_id[:8]), {})
     if (login := _LOGINS.get(words.strip())) is not None:
-        return Report(login.format(shown(account)), {})
+        return Report(login.format(shown(states.account)), {})
     if words.strip() == usage_report.COMMAND:
         return Report(await usage_report.report(client), {})
     if (asked := server_report.asked(words)) is not None:
-        return await server_report.report(client, *asked, clean, account)
+        clean = states.without_secrets
+        return await server_report.report(client, *asked, clean, states.account)
     return NO_REPORT
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ from claude_agent_sdk import ClaudeSDKClient
 
 from pykoclaw_acp.worker import command_reports, server_report, usage_report
 from pykoclaw_acp.worker.server_report import Report
+from pykoclaw_acp.worker.server_states import ServerStates
 
 SESSION = "3f0c1a52-0000-4000-8000-000000000000"
 
@@ -46,8 +48,9 @@ class Cli:
 
 async def shown(*texts: str, cli: Cli | None = None) -> str | None:
     content = [{"type": "text", "text": text} for text in texts]
+    states = SimpleNamespace(account="work", without_secrets=lambda _, words: words)
     made = await command_reports.instead_of(
-        cast("ClaudeSDKClient", cli or Cli()), content, lambda _, words: words, "work", SESSION
+        cast("ClaudeSDKClient", cli or Cli()), content, cast("ServerStates", states), SESSION
     )
     assert bool(made.servers) == (made.words == "servers")
     return made.words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -57,7 +58,8 @@ def clean(_: str, words: str) -> str:
 
 async def report(cli: Cli, words: str) -> Report:
     client: Any = cli
-    return await instead_of(client, [{"type": "text", "text": words}], clean, "work", "s")
+    states: Any = SimpleNamespace(account="work", without_secrets=clean)
+    return await instead_of(client, [{"type": "text", "text": words}], states, "s")
 
 
 async def shown(cli: Cli, words: str) -> str | None:
