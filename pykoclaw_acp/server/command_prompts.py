@@ -37,6 +37,7 @@ from pykoclaw_acp.server.prompts import next_daemon
 from pykoclaw_acp.sessions import folders, work
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.store import turns
 from pykoclaw_acp.store import work as work_rows
 from pykoclaw_acp.store.database import Database
@@ -129,6 +130,8 @@ class CommandPrompts:
             watching.cancel()
         text = await read(partial(work_rows.words, self._database, *led_to.turns))
         blocked = await read(partial(work_rows.blocked, self._database, known.turn_id))
+        if await self._sessions.find(session.id) is None:  # what was read of it is not the whole
+            outcome, text, goes_on = outcomes.CANCELLED, "", False
         ended = _prompted(session, known, outcome, seq, text, joined=joined)
         return msgspec.structs.replace(ended, goes_on=goes_on, blocked=blocked)
 

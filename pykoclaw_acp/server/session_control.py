@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from pykoclaw_acp.errors import SessionNotFound
+from pykoclaw_acp.errors import InvalidRequest, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.protocol.control.following import FollowParams, FollowResult
 from pykoclaw_acp.protocol.control.sessions import (
@@ -38,6 +38,7 @@ from pykoclaw_acp.server.command_client import CommandClient
 from pykoclaw_acp.server.dispatch import Later, Method
 from pykoclaw_acp.server.session_finder import SessionFinder
 from pykoclaw_acp.server.worker_control import WorkerControl
+from pykoclaw_acp.sessions import closing
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscription import Subscription
@@ -230,6 +231,8 @@ async def _followed(subscription: Subscription, end: int) -> FollowResult:
         await subscription.reached(end, patient=end == sys.maxsize)
         if subscription.cursor < end and subscription.trouble is not None:
             raise subscription.trouble
+        if subscription.cursor < end < sys.maxsize:
+            raise InvalidRequest(closing.CUT_SHORT)
     finally:
         subscription.close()
     return FollowResult(seq=subscription.cursor)

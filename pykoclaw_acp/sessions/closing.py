@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import replace
+from typing import Final
 from uuid import uuid4
 
 from pykoclaw_acp.errors import Conflict, SessionNotFound, StoreClosed, StoreUnavailable
@@ -18,6 +19,10 @@ from pykoclaw_acp.sessions import directories
 from pykoclaw_acp.sessions.ports import Client, SessionStore, Workers
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscription import Subscription
+
+CUT_SHORT: Final = (
+    "The session was deleted, or closed, before all of it was sent: what came is only a part of it."
+)
 
 
 async def close(

@@ -12,14 +12,14 @@ from functools import partial
 from typing import Any, Final
 
 from pykoclaw_acp.channel.options import McpServer
-from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.branches import ForkedAt
 from pykoclaw_acp.model.choices import Selection
 from pykoclaw_acp.model.log import TurnsPlace
 from pykoclaw_acp.model.seams import Left
 from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
-from pykoclaw_acp.sessions import directories
+from pykoclaw_acp.sessions import closing, directories
 from pykoclaw_acp.sessions.adopting import has_moved
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.seams import SeamInserter, left_at
@@ -132,6 +132,9 @@ async def load(
     except BaseException:
         subscriber.give_up_replay(session, session_id, subscription, before)
         raise
+    if subscription.cursor < end and not subscriber.is_subscribed(session_id):
+        await sessions.get(session_id)  # refused if it was deleted
+        raise InvalidRequest(closing.CUT_SHORT)
     more: list[FollowUp] = [] if again else [partial(_start_early, subscriber, session, soon=True)]
     if left is not None:
         more.append(partial(_show_again, subscriber, session, session_id, left))

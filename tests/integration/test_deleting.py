@@ -11,9 +11,12 @@ from uuid import uuid4
 import pytest
 
 from pykoclaw_acp.errors import SessionNotFound
+from pykoclaw_acp.model.events import Text, ToolStarted
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.session import Session
+from tests.integration.callers import caller
 from tests.integration.rig import Rig, rig
+from tests.integration.wires import client
 from tests.waiting import eventually
 
 
@@ -93,3 +96,54 @@ async def test_session_that_could_not_be_deleted_takes_prompts(
         assert await r.sessions.find(session.id) is session
         turn = await session.accept_unattended(prompt(session, "say 1"))
         assert (await asyncio.wait_for(turn.ended, 60))[0].state == "done"
+
+
+async def test_load_is_refused_if_session_is_deleted_meanwhile(tmp_path: Path) -> None:
+    """A part of the history is not the whole."""
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await r.session()
+        await r.run(session, "say 30")
+        wire.blocked.clear()
+        loading = wire.begin("session/load", sessionId=session.id, cwd="/", mcpServers=[])
+        await eventually(lambda: len(session.subscriptions) == 2)
+        await r.sessions.delete(session)
+        wire.blocked.set()
+        assert (await wire.answer(loading))["error"]["code"] == -32002
+
+
+async def test_export_fails_if_session_is_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await r.session()
+        await r.run(session, "say 30")
+        reads, write = asyncio.Event(), cli.write
+
+        async def slow(line: bytes) -> None:
+            await reads.wait()
+            await write(line)
+
+        monkeypatch.setattr(cli, "write", slow)
+        at = cli.begin("follow", session=session.id, events=True)
+        await eventually(lambda: len(session.subscriptions) == 2)
+        await r.sessions.delete(session)
+        reads.set()
+        await eventually(lambda: at in cli.answers)
+        assert "only a part of it" in cli.answers[at]["error"]["message"]
+
+
+async def test_prompt_is_cancelled_with_its_deleted_session(tmp_path: Path) -> None:
+    """It has waited for work in the background, which the deletion has ended."""
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await r.session()
+        at = cli.begin("prompt", session=session.id, text="hang", whole=True, idempotencyKey="k")
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].acked)
+        worker, turn = r.launcher.launched[-1], session.turns[0].turn_id
+        worker.background(1)
+        worker.report(turn, ToolStarted("call", "Agent", "look", "think"), Text("a", "Started."))
+        worker.say(worker.ended(turn))
+        await eventually(lambda: cli.told("waits"))
+        await r.sessions.delete(session)
+        await eventually(lambda: at in cli.answers)
+        answer = cli.answers[at]["result"]
+        assert (answer["state"], answer["goesOn"]) == ("cancelled", False)
