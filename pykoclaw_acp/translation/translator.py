@@ -172,18 +172,15 @@ class Translation:
                 call.title, tools.shown_input(arguments) if other else None
             )
 
-    def allowed(self, tool_id: str) -> list[Event]:
-        """Events that put a call about which the user was asked back to what it showed before."""
+    def allowed(self, tool_id: str, changes: tuple[ToolPart, ...] = ()) -> list[Event]:
+        """Events after a question about a call, which shows its `changes`, or what it showed before."""
         if (call := self.started.get(tool_id)) is None:
             return []
         asked = self.asked.get(tool_id, _AskedCall())
         self.asked[tool_id] = _AskedCall(input=asked.input)  # some clients see the end only
         output = Output("") if call.name in COMMANDS else None
-        return [
-            ToolProgressed(
-                tool_id, call.content, output, call.title, allowed=True, input=asked.input
-            )
-        ]
+        shown, title = changes or call.content, call.title
+        return [ToolProgressed(tool_id, shown, output, title, allowed=True, input=asked.input)]
 
     def _reveal(self, tool_id: str) -> list[Event]:
         started = self.quiet.pop(tool_id, None)

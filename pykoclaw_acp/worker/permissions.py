@@ -19,6 +19,7 @@ from claude_agent_sdk import (
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, EventFrame
+from pykoclaw_acp.model.events import DiffPart
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.translation import texts, tools
 from pykoclaw_acp.translation.translator import Translation
@@ -97,7 +98,8 @@ class PermissionCallbacks:
             request = replace(request, former=await self.former_mode())
         result = deciding.result(request, arguments, await self._request(request), updates)
         if isinstance(result, PermissionResultAllow):
-            for event in self._calls.allowed(tool_id):
+            changes = tuple(one for one in content if isinstance(one, DiffPart))
+            for event in self._calls.allowed(tool_id, changes):
                 self._put(EventFrame(epoch=self._epoch, turn_id=turn_id, event=event))
         return result
 

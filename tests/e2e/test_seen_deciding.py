@@ -128,6 +128,25 @@ async def test_plan_leads_back_to_mode_of_before(stack: Stack) -> None:
     await seen_again(stack, client, session)
 
 
+async def test_change_that_was_allowed_stays_a_diff(shared: Stack) -> None:
+    client = await shared.spawn_front()
+    await client.initialize(**EDITOR)
+    session = await client.new(shared.work)
+    written = shared.work / "written"
+    written.write_text("old\n")
+    client.permit = lambda _: selected("allow_once")
+    text = script("read written", "write written <<< new\\n", "text Done.")
+    await client.prompt(session, text)
+    (question,) = client.questions
+    content = question["params"]["toolCall"]["content"]
+    (asked,) = [one for one in content if one["type"] == "diff"]
+    assert asked["oldText"] == "old\n"
+    call = question["params"]["toolCall"]["toolCallId"]
+    told = [one for one in client.of(session, "tool_call_update") if one["toolCallId"] == call]
+    assert told[0]["status"] == "in_progress"
+    assert told[0]["content"] == [asked]
+
+
 @pytest.mark.long
 async def test_lasting_rule_holds_in_later_sessions_until_removed(shared: Stack) -> None:
     client = await shared.spawn_front()
