@@ -67,6 +67,8 @@ _IMAGE_PLACE: Final = re.compile(r"\[Image: source: [^\]\n]{1,4096}\]")
 _JSON: Final = (("{", "}"), ("[", "]"))  # how a text begins and ends
 _NOTHING: Final = ("(Bash completed with no output)", "(no content)")
 _UNCHANGED_FILE: Final = "(unchanged since it was last read)"
+_EMPTY_FILE: Final = "(the file is empty)"
+_NO_SUCH_LINES: Final = "(the file has fewer lines)"
 
 _EXIT: Final = re.compile(r"(?:Error: )?Exit code (\d{1,5})(?:\n|\Z)")
 _SCHEMA: Final = "\n\nThis tool's input schema was not in your prompt"
@@ -241,6 +243,8 @@ def _file_read(details: Details) -> Result | None:
         return Result(_notes(_UNCHANGED_FILE))
     if not isinstance(file, dict):
         return None
+    if file.get("content") == "":
+        return Result(_notes(_EMPTY_FILE if file.get("startLine", 1) == 1 else _NO_SUCH_LINES))
     if isinstance(content := file.get("content"), str):
         return Result(_parts(fenced(content)))
     if isinstance(cells := file.get("cells"), list):

@@ -186,7 +186,8 @@ def test_result_of_an_older_transcript_is_cleaned(name: str, blocks: object, sai
     ("name", "details", "said"),
     [
         ("Read", {"type": "text", "file": {"content": "a\nb", "startLine": 7}}, "```\na\nb\n```"),
-        ("Read", {"type": "text", "file": {"content": ""}}, ""),
+        ("Read", {"type": "text", "file": {"content": ""}}, "(the file is empty)"),
+        ("Read", {"type": "text", "file": {"content": "", "startLine": 9}}, "(the file has fewer lines)"),
         ("Read", {"type": "file_unchanged", "file": {}}, "(unchanged since it was last read)"),
         ("Read", {"type": "notebook", "file": {"cells": [
             {"cellType": "code", "source": "print(1)", "language": "python", "outputs": [{"text": "1"}]},
