@@ -19,7 +19,9 @@ class StopTask(_Request, frozen=True, kw_only=True, tag="stop_task"):
 
 
 class StopSubagents(_Request, frozen=True, kw_only=True, tag="stop_subagents"):
-    """Stop the subagents that run in the background; commands go on."""
+    """Stop the subagents that run in the background; commands go on. `why`: if the user did not want it."""
+
+    why: str = ""
 
 
 class RewindFiles(_Request, frozen=True, kw_only=True, tag="rewind_files"):

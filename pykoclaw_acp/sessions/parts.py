@@ -19,6 +19,7 @@ from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.limit_waiting import LimitWaiting
 from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.other_programs import OtherPrograms
+from pykoclaw_acp.sessions.parking import Parking
 from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.permissions.trusted_elsewhere import TrustedElsewhere
 from pykoclaw_acp.sessions.ports import (
@@ -129,6 +130,10 @@ class SessionParts:
             state, journal, workers, queue=queue, runner=self.runner, endings=self._endings,
             background=background, permissions=self.permissions, choosing=self.choosing,
             others=self.others, next_worker=self.next_worker, usage_limit=times.usage_limit,
+        )  # fmt: skip
+        self.parking = Parking(
+            state, journal, workers, permissions=self.permissions, queue=queue,
+            background=background, runner=self.runner, requests=self.requests,
         )  # fmt: skip
         self.deduplication = Deduplication(record, journal, queue, times.rejoin_window)
         self.intake = Intake(record, self.deduplication, self.unclaimed, queue, journal)

@@ -19,7 +19,6 @@ from pykoclaw_acp.model.events import OpenTools
 from pykoclaw_acp.model.permissions import StoredRequest
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.parts import SessionParts
-from pykoclaw_acp.sessions.permissions import words
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
 from pykoclaw_acp.sessions.permissions.settled import Settled
 from pykoclaw_acp.sessions.ports import Client, DeliveryStore
@@ -32,8 +31,6 @@ log: Final = structlog.get_logger()
 class Session(SessionParts):
     """Runs the session's turns one at a time, in the order of their prompts, on one worker."""
 
-    gives_up_worker = False
-    """Whether its worker is given up, for the sake of others, as soon as its turn has ended."""
     found = 0.0
     """When somebody last looked for it; s, monotonic."""
     _suspended = False
@@ -66,7 +63,7 @@ class Session(SessionParts):
     @property
     def dormant(self) -> bool:
         """Whether nobody has to do with it now, and all of it is in the database."""
-        held = self.subscriptions or self.busy or self._background or self._tasks
+        held = self.subscriptions or self.busy or self._background or self._tasks or self.parking
         return (
             not (held or self.intake or self.reports or self._titling)
             and not self.others
@@ -249,8 +246,7 @@ class Session(SessionParts):
         self.next_worker.note_adopted(epoch)
         self._background.adopt(background)
         self.log.open_tools = open_tools
-        for turn_id in self.permissions.away.parked_turns:  # the other daemon may not have said so
-            self._tasks.start(self._give_up_worker(turn_id))
+        self.parking.adopted()
         if not given:  # a worker that waits for a first prompt is for nobody any more
             (self._workers.release if self.record.prompted else self._workers.retire)(self.id)
             return
@@ -296,51 +292,13 @@ class Session(SessionParts):
         waited for it, or with a turn that tells Claude.
         """
         while await one.wait_until_due():
-            await self._tasks.finish(self._park(one))
+            await self._tasks.finish(self.parking.park(one))
         settled = await self.permissions.settle(one)
         if settled.claims:
             self.unclaimed.claim_by_id(one.request.turn_id)
         if settled.turn is not None:
             self.enqueue(settled.turn)
         return settled
-
-    async def _park(self, one: PendingRequest) -> None:
-        """Write down that the request waits on, stop its turn, give up the worker."""
-        request, note = one.request, words.parked_note(one.request)
-        try:
-            seqs = await self._journal.park(self.id, request, note)
-            self.log.committed(seqs, request.turn_id, note)
-        except Exception:  # noqa: BLE001  which the broker logs
-            self.permissions.go_on_asking(one)
-            return
-        self._tasks.start(self._give_up_worker(request.turn_id))
-        log.info(
-            "Permission request parked",
-            action="question_parked",
-            session=self.id,
-            question=request.ask_id,
-        )
-
-    async def _give_up_worker(self, turn_id: str) -> None:
-        """Stop a turn, and what was given to it, and free its worker before the next turn begins."""
-        self._state.explained.add(turn_id)
-        if turn_id in self._background:
-            await self._background.stop(turn_id)
-        elif self._queue.running(turn_id):
-            self.gives_up_worker = True
-            try:
-                with self._queue.hold():
-                    given = self._queue.given
-                    self._state.explained.update(turn.turn_id for turn in given)
-                    for turn in reversed(given):
-                        self.cancel(turn)
-                    for turn in given:
-                        await turn.over()
-                    if not self._queue.uses_worker:
-                        self._workers.release(self.id)
-                        self._workers.evict(self.id)
-            finally:
-                self.gives_up_worker = False
 
     def _rest(self) -> None:
         """Free what is not needed while no turn runs or waits."""

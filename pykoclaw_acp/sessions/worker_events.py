@@ -45,6 +45,7 @@ class WorkerEvents:
         """Give an adopted worker, which has answered, what it missed."""
         if (live := self._live.get(session_id)) is not None:
             await live.reports.catch_up(ready, foreign=foreign)
+            live.parking.caught_up(ready.asks)
 
     async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None:
         """Commit and publish a worker's frames."""
@@ -76,7 +77,7 @@ class WorkerEvents:
         """
         if (waiting := self._live.get(session_id)) is not None:
             waiting.pause_current()
-        if any(session.gives_up_worker for session in self._live.values()):
+        if any(session.parking.gives_up_worker for session in self._live.values()):
             return
         away = {
             session: since

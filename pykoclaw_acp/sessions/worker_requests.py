@@ -47,14 +47,14 @@ class WorkerRequests:
         )
         await self._ask(frame)
 
-    def stop_subagents(self) -> asyncio.Task[None]:
+    def stop_subagents(self, why: str = "") -> asyncio.Task[None]:
         """Stop the subagents that run in the background, if there are some, when the worker has
-        answered; the returned task never fails.
+        answered; the returned task never fails. `why`: if the user did not want it.
         """
-        return self._tasks.start(self._stop_subagents())
+        return self._tasks.start(self._stop_subagents(why))
 
-    async def _stop_subagents(self) -> None:
-        frame = StopSubagents(epoch=self._state.epoch, request=next(self._numbers))
+    async def _stop_subagents(self, why: str) -> None:
+        frame = StopSubagents(epoch=self._state.epoch, request=next(self._numbers), why=why)
         with contextlib.suppress(InvalidRequest):
             await self._ask(frame)
 

@@ -45,15 +45,15 @@ class TaskRequests:
             return WorkerReply(epoch=request.epoch, request=request.request, error=why)
         return WorkerReply(epoch=request.epoch, request=request.request, result=result)
 
-    async def stop_subagents(self, client: ClaudeSDKClient) -> None:
-        """Stop the subagents that run in the background."""
+    async def stop_subagents(self, client: ClaudeSDKClient, why: str = "") -> None:
+        """Stop the subagents that run in the background; `why`: if the user did not want it."""
         if self._calls.known.subagents():
-            await self.interrupt(client)
+            await self.interrupt(client, why)
 
-    async def interrupt(self, client: ClaudeSDKClient) -> bool:
+    async def interrupt(self, client: ClaudeSDKClient, why: str = "") -> bool:
         """Interrupt what runs, and with it the subagents; whether the CLI has answered."""
         for one in self._calls.known.subagents():
-            one.stopped = BY_USER
+            one.stopped = why or BY_USER
         # After `stop_task`, Claude would go on by itself
         return await self._interrupts.send(client)
 
@@ -65,7 +65,7 @@ class TaskRequests:
             body = {"subtype": "generate_session_title", "description": request.words}
             return await sdk_private.control(client, body | {"persist": True})
         if isinstance(request, StopSubagents):
-            await self.stop_subagents(client)
+            await self.stop_subagents(client, request.why)
             return {}
         task = self._calls.known.calls.get(request.tool_call_id)
         if task is None or not task.runs:

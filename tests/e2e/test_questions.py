@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from typing import Any
 
@@ -80,6 +81,35 @@ async def test_parked_question_survives_worker_and_daemon_restart(stack: Stack) 
     await later.until(
         lambda: "a question waited for an answer" in later.text(session, "user_message_chunk")
     )
+
+
+async def test_parked_question_of_a_subagent_stops_it(stack: Stack) -> None:
+    """Its turn has ended: only the subagent waits for the answer, and keeps the worker busy."""
+    await stack.daemon(PYKOCLAW_AWAY_POLICY="park")
+    client = await stack.front()
+    client.permit = lambda _: None
+    session = await client.new(stack.work)
+    agent = {"description": "look", "subagent_type": "claude", "prompt": MAKE}
+    work = script(f"tool Agent {json.dumps(agent)}", "text It looks.", "stop end_turn")
+    await client.prompt(session, work)
+    await client.until(lambda: client.questions)
+    await client.kill()
+    later = await stack.front()
+    later.permit = lambda _: None
+    ended = "Stopped: nobody was there to be asked."
+
+    async def told() -> bool:
+        await later.load(session, stack.work)
+        return ended in json.dumps(later.of(session, "tool_call_update"))
+
+    await eventually(lambda: row(stack)["policy"] == "parked")
+    stopped: bool = await later.until(told)
+    assert stopped
+    assert "Claude's subagents were stopped" in later.text(session)
+    (question,) = await later.until(lambda: later.questions)
+    later.reply(question, selected("allow_once"))
+    await later.until(lambda: "A subagent of yours was stopped" in str(stack.asked()[-1]))
+    assert row(stack)["outcome"] == "selected"
 
 
 async def test_answer_given_without_daemon_is_kept(stack: Stack) -> None:

@@ -238,6 +238,33 @@ async def test_parked_request_of_claudes_own_turn_ends_it(
         assert row.policy == "parked"
 
 
+@pytest.mark.parametrize("asked", [True, False])
+async def test_parked_request_of_a_subagent_stops_it(
+    tmp_path: Path, alive: WorkerProcess, asked: bool
+) -> None:
+    """Its turn has ended. `asked`: the daemon was killed before it could stop the subagent."""
+    async with killed(tmp_path, alive) as first:
+        session = await first.session()
+        turn = await first.prompt(session, "say 1")
+        await turn.ended
+        channel = first.launcher.launched[0]
+        channel.background(1)
+        await asks(session, channel, turn.turn_id, "q1")
+        channel.asks = ["q1"] if asked else []
+        await first.database.commit(Unit(statements=(permissions.park("q1"),)))
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        await eventually(lambda: not asked or _stops(channel))
+        await second.run(again, "say 1")
+        assert bool(_stops(channel)) is asked
+        (row,) = await second.sessions.requests.list_pending()
+        assert row.policy == "parked"
+
+
+def _stops(channel: MemoryChannel) -> list[str]:
+    return [one.why for one in channel.got if isinstance(one, StopSubagents)]
+
+
 @pytest.mark.parametrize("prompted", [False, True])
 async def test_cancel_after_a_kill_stops_earlier_subagents(
     tmp_path: Path, alive: WorkerProcess, prompted: bool

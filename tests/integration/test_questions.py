@@ -356,7 +356,7 @@ async def test_parked_question_frees_worker_before_next_prompt(tmp_path: Path) -
         assert asking.turn.ended.done()
         assert not later.ended.done()
         assert r.launcher.live == [r.launcher.launched[1]]
-        assert not asking.session.gives_up_worker
+        assert not asking.session.parking.gives_up_worker
 
 
 @pytest.mark.parametrize("work", [(), (1, 0)])
@@ -398,7 +398,7 @@ async def test_parked_question_leaves_worker_to_another_turn(
         await asking.away("q1")
         asking.session.permissions.away.park_oldest()
         await asking.turn.over()
-        await eventually(lambda: not asking.session.gives_up_worker)
+        await eventually(lambda: not asking.session.parking.gives_up_worker)
         assert r.launcher.live == [asking.channel]
         go_on.set()
         await submitting

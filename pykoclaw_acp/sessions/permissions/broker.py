@@ -66,6 +66,12 @@ class Broker:
         """Ids of the requests that are pending, parked ones too."""
         return list(self._pending)
 
+    @property
+    def parked(self) -> list[PermissionRequest]:
+        """Requests that have given up their worker, and are not decided."""
+        waiting = (one for one in self._pending.values() if one.parking and not one.decision.done())
+        return [one.request for one in waiting]
+
     def still_offered(self, request: PermissionRequest) -> PermissionRequest:
         """The request as the session may ask it now."""
         return self._asking.still_offered(request)

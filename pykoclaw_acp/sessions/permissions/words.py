@@ -104,18 +104,23 @@ def effect(request: PermissionRequest, option: str, reason: str = "") -> str | N
 
 # --- parked requests
 
+UNATTENDED: Final = "Stopped: nobody was there to be asked."
 
-def parked_note(request: PermissionRequest) -> list[Event]:
-    """The note in the log of a turn that is stopped because nobody is there to answer
-    its request.
+
+def parked_note(request: PermissionRequest, *, by_subagent: bool) -> list[Event]:
+    """The note in the log of a turn that is stopped because nobody is there to answer its request; or
+    that its subagents are, if it has ended.
     """
     waits = f"The permission request “{request.title}” still waits"
     if request.questions:
         waits = "Claude's questions still wait"
     elif request.plan:
         waits = "Claude's plan still waits to be approved"
+    stopped = "This turn was stopped because nobody was there to be asked."
+    if by_subagent:
+        stopped = "Claude's subagents were stopped because nobody was there to be asked."
     said = (
-        f"**This turn was stopped because nobody was there to be asked.** {waits}: answer it, here or with "
+        f"**{stopped}** {waits}: answer it, here or with "
         "`pykoclaw-acp approve`, and the work goes on."
     )
     return [note_event(f"{request.ask_id}-parked", said)]
@@ -123,8 +128,9 @@ def parked_note(request: PermissionRequest) -> list[Event]:
 
 def prompt_with_answer(request: PermissionRequest, decision: Decision) -> list[dict[str, Any]]:
     """The prompt that tells Claude the decision on a parked request; ACP content blocks."""
+    stopped = "The last turn" if request.parent_id is None else "A subagent of yours"
     lines = [
-        "The last turn was stopped because a question waited for an answer and nobody was there. It is answered now."
+        f"{stopped} was stopped because a question waited for an answer and nobody was there. It is answered now."
     ]
     lines += _answered(request, decision) if request.questions else _decided(request, decision)
     return [{"type": "text", "text": "\n".join(lines)}]
