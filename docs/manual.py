@@ -26,7 +26,7 @@ EXITS = (
     ("6", "prompt: a hook has blocked the prompt, and Claude was not given it."),
     ("75", "Another server owns the data directory, or the daemon needs a restart."),
     ("78", "A setting, a directory or the database cannot be used."),
-    ("130", "prompt: ended by Ctrl-C; the turn continues."),
+    ("130", "prompt: ended by Ctrl-C or Ctrl-D; the turn continues."),
 )
 FILES = (
     ("~/.local/share/pykoclaw/pykoclaw.db", "Conversations; PYKOCLAW_DATA is its directory."),

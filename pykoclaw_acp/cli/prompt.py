@@ -39,8 +39,9 @@ def prompt(
 
     SESSION is an id, a unique prefix of an id, or a conversation name. Without TEXT, or if it is -, the
     prompt is read from standard input. In a terminal, permission requests can be answered as in `attach`;
-    elsewhere the command says how to answer them, and waits. Ctrl-C ends the command, not the work. A
-    prompt has 896 KiB at most: put longer material in files.
+    elsewhere the command says how to answer them, and waits. Ctrl-C ends the command, not the work;
+    so does Ctrl-D where requests can be answered. A prompt has 896 KiB at most: put longer material in
+    files.
 
     Exit status: 0 if Claude has answered, 1 if the turn failed or was refused, 4 if it was cancelled, 5 if
     it is unknown whether Claude had begun or how the turn ended, 6 if a hook has blocked the prompt, 130

@@ -175,7 +175,7 @@ def import_session(file: BinaryIO, directory: str) -> None:
 @SESSION
 def attach(session: str) -> None:
     """Follow SESSION live in the terminal, with the output of commands and the diffs of edits, which
-    are cut if they are long. Ctrl-C detaches; a running turn continues.
+    are cut if they are long. Ctrl-C or Ctrl-D detaches; a running turn continues.
 
     In a terminal, permission requests can be answered: type y (allow once), a (always allow in the
     session), l (always allow in the directory), f (approve a plan and return to the mode used before

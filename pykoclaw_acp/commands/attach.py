@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -13,13 +14,14 @@ from typing import Any, Final, Literal
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import settlement_words
 from pykoclaw_acp.commands.approve import DONE, decide
+from pykoclaw_acp.commands.attended import Screen, answering, is_attended
 from pykoclaw_acp.commands.daemon import ask, follow_live
 from pykoclaw_acp.commands.permission_request import choices, is_plan, rendered, tells_why
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.protocol.control.decisions import OperatorDecision
-from pykoclaw_acp.terminal import Shown, joined, shown
+from pykoclaw_acp.terminal import joined, shown
 
 TURNS: Final = 3  # turns of history shown first
 KEYS: Final[dict[OperatorDecision, str]] = {
@@ -50,33 +52,6 @@ _BETWEEN: Final = "Put ; between the answers to two questions."
 ECHOED: Final = 40  # characters of a line that is not understood
 LONGEST_LINE: Final = 64 * 1024  # bytes; a terminal's own limit is lower
 PASTED: Final = 0.05  # s within which the lines of a pasted text come; nobody types as fast
-
-
-class Screen:
-    """Buffers output while a pager owns the terminal."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._held: list[Shown] | None = None
-
-    def write(self, text: Shown) -> None:
-        with self._lock:
-            if self._held is None:
-                terminal.write(text)
-            else:
-                self._held.append(text)
-
-    def page(self, text: Shown) -> None:
-        """Show the text in a pager, until it is closed."""
-        with self._lock:
-            self._held = []
-        try:
-            terminal.paged(text)
-        finally:
-            with self._lock:
-                held, self._held = self._held, None
-                for one in held:
-                    terminal.write(one)
 
 
 class PendingRequests:
@@ -289,25 +264,18 @@ def main(session: str, turns: int = TURNS) -> None:
     state = "busy" if summary["busy"] else "idle"
     for line in (f"Following “{name}” ({state}). Ctrl-C leaves.", prompts):
         page.note(line, fg="yellow")
-    interactive = sys.stdin is not None and sys.stdin.isatty()
-    if interactive:
-        threading.Thread(target=read_answers, args=(requests,), daemon=True).start()
-    try:
-        for message in follow_live(session, turns, requests.forget, present=interactive):
-            kind, params = message["method"].rpartition("/")[2], message["params"]
-            if kind == "event":
-                page.show(params["update"])
-            elif kind == "question":
-                requests.asked(params)
-            elif kind == "settled":
-                requests.settled(params["id"], params)
-    except KeyboardInterrupt:
-        page.note("Detached. Nothing was stopped.")
-    finally:
-        page.end()
-
-
-def read_answers(requests: PendingRequests) -> None:
-    """Take the lines of standard input as answers, until it ends."""
-    while requests.read():
-        pass
+    can_answer = sys.stdin.isatty()
+    with answering(requests.read, screen) if can_answer else contextlib.nullcontext():
+        try:
+            for message in follow_live(session, turns, requests.forget, present=is_attended()):
+                kind, params = message["method"].rpartition("/")[2], message["params"]
+                if kind == "event":
+                    page.show(params["update"])
+                elif kind == "question":
+                    requests.asked(params)
+                elif kind == "settled":
+                    requests.settled(params["id"], params)
+        except KeyboardInterrupt:
+            page.note("Detached. Nothing was stopped.")
+        finally:
+            page.end()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any, Final
 from uuid import uuid4
 
 from pykoclaw_acp import terminal
-from pykoclaw_acp.commands.attach import PendingRequests, Screen, read_answers
+from pykoclaw_acp.commands.attach import PendingRequests
+from pykoclaw_acp.commands.attended import Screen, answering, is_attended
 from pykoclaw_acp.commands.daemon import NoSuchSession, ask, stream
 from pykoclaw_acp.commands.permission_request import options, rendered
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
@@ -50,7 +51,7 @@ def main(
     prompt = sys.stdin.read() if reads else text
     if why := unfit(prompt or ""):
         raise CommandFailed(why)
-    present = not reads and not detach and not as_json and sys.stdin.isatty()
+    present = not reads and not detach and not as_json and is_attended()
     view = _Page(present) if terminal.is_terminal() and not as_json else _Plain(as_json)
     sending = _sent(
         {
@@ -64,16 +65,17 @@ def main(
         },
         view.begin,
     )
-    try:
-        result = view.show(sending)
-    except KeyboardInterrupt:
-        known = shlex.quote(session) if session else (view.session or "")[:8]
-        how = f" {FOLLOW}{known}" if known else ""
-        view.end_line()
-        terminal.complain(
-            f"The command has ended. What runs, also in the background, continues.{how}"
-        )
-        return INTERRUPTED
+    with view.answers():
+        try:
+            result = view.show(sending)
+        except KeyboardInterrupt:
+            known = shlex.quote(session) if session else (view.session or "")[:8]
+            how = f" {FOLLOW}{known}" if known else ""
+            view.end_line()
+            terminal.complain(
+                f"The command has ended. What runs, also in the background, continues.{how}"
+            )
+            return INTERRUPTED
     status = STATUS.get(result["state"], 0)
     # An earlier daemon does not say it.
     if result["state"] == TurnState.DONE and result.get("blocked"):
@@ -129,6 +131,10 @@ class _View:
 
     def begin(self) -> None:
         """The prompt is sent, or sent again: pending requests are told anew."""
+
+    def answers(self) -> contextlib.AbstractContextManager[None]:
+        """Context in which permission requests are answered, if this view can do that."""
+        return contextlib.nullcontext()
 
     def show(self, messages: Notifications) -> _Result:
         """Show the messages; returns what the generator does."""
@@ -224,12 +230,15 @@ class _Page(_View):
     """For people: everything as it comes; requests are answered with a key, if somebody is there."""
 
     def __init__(self, present: bool) -> None:
-        screen = Screen()
-        self._page = TranscriptPrinter(screen.write)
+        self._screen = Screen()
+        self._page = TranscriptPrinter(self._screen.write)
         self._shown = False
-        self._requests = PendingRequests(self._page, screen) if present else None
-        if self._requests is not None:
-            threading.Thread(target=read_answers, args=(self._requests,), daemon=True).start()
+        self._requests = PendingRequests(self._page, self._screen) if present else None
+
+    def answers(self) -> contextlib.AbstractContextManager[None]:
+        if self._requests is None:
+            return super().answers()
+        return answering(self._requests.read, self._screen)
 
     def begin(self) -> None:
         if self._requests is not None:
@@ -256,4 +265,4 @@ class _Page(_View):
     def ended(self, result: _Result) -> None:
         self._page.end()
         if not self._shown and result["text"]:
-            terminal.prose(result["text"].rstrip("\n") + "\n")
+            self._screen.write(terminal.shown(result["text"].rstrip("\n") + "\n", "prose"))

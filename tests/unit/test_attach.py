@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import select
+import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -14,18 +16,21 @@ import click
 import pytest
 
 from pykoclaw_acp import terminal
-from pykoclaw_acp.commands import approve, attach, daemon, prompt
+from pykoclaw_acp.commands import approve, attach, attended, daemon, prompt
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import resuming
 from pykoclaw_acp.terminal import Shown
-from tests.waiting import eventually_sync
+from tests.waiting import MOMENT, eventually_sync
 
 KEYS = """\
     y: allow
     n: deny
     n because …: with the reason, for Claude
 """
+ENDED = {"session": "s", "turnId": "t", "state": "done", "text": "", "error": None}
+LONG = [{"type": "content", "content": {"type": "text", "text": "a line\n" * 9}}]
+Stream = Callable[..., Generator[dict[str, Any], None, Any]]
 NOT_PENDING = "This permission request is no longer pending."
 
 
@@ -42,7 +47,7 @@ class Attached:
         self.answers: list[list[str]] = []
         self.before_answer: Callable[[], None] = lambda: None
         self._written: list[str] = []
-        self.requests = attach.PendingRequests(TranscriptPrinter(self.write), attach.Screen())
+        self.requests = attach.PendingRequests(TranscriptPrinter(self.write), attended.Screen())
 
     def write(self, text: Shown) -> None:
         self._written.append(click.unstyle(text))
@@ -83,6 +88,11 @@ class Attached:
             return len(echo) >= wanted
 
         eventually_sync(echoed)
+
+    def leave(self) -> None:
+        """Type Ctrl-D; returns when nothing reads any more."""
+        os.write(self.keyboard, b"\x04")
+        eventually_sync(lambda: not any(one.name == "answers" for one in threading.enumerate()))
 
 
 def asked(question: str, **more: Any) -> dict[str, Any]:
@@ -130,7 +140,7 @@ def test_pasted_keys_allow_nothing(attached: Attached) -> None:
 
 
 def test_text_while_nothing_is_asked_is_refused(attached: Attached) -> None:
-    page, screen = TranscriptPrinter(attached.write), attach.Screen()
+    page, screen = TranscriptPrinter(attached.write), attended.Screen()
     requests = attach.PendingRequests(page, screen, " To prompt: so.")
     requests.answer(" \n")
     assert attached.written == ""
@@ -149,7 +159,7 @@ def test_first_and_last_line_are_true(
     summary = {"id": "0123456789", "title": None, "conversation": "acp-s", "busy": busy}
     monkeypatch.setattr(attach, "ask", lambda *_, **__: {"summary": summary})
     monkeypatch.setattr(attach, "follow_live", follow_live)
-    monkeypatch.setattr(attach, "read_answers", lambda *_: None)
+    monkeypatch.setattr(attach, "answering", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(terminal, "write", lambda text, **_: attached.write(text))
     attach.main("my session")
     assert attached.written == (
@@ -332,6 +342,85 @@ def test_line_typed_while_answer_travels_counts_for_next(attached: Attached) -> 
     assert attached.decided == [("q1", "allow_once"), ("q2", "deny")]
 
 
+def run(command: str, attached: Attached, stream: Stream, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit status of the command in this terminal, with what `stream` tells."""
+    monkeypatch.setattr(daemon, "stream", stream)
+    monkeypatch.setattr(prompt, "stream", stream)
+    monkeypatch.setattr(terminal, "write", lambda text, **_: attached.write(text))
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+    if command == "prompt":
+        return prompt.main("s", "Hi", detach=False, key=None, as_json=False)
+    attach.main("s")
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "words"),
+    [("attach", 0, "Detached. Nothing"), ("prompt", 130, "The command has ended. What runs")],
+)
+def test_end_of_input_ends_the_command(
+    attached: Attached, command: str, status: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a terminal in which nobody can answer would keep the away policy off."""
+
+    def stream(*_: Any, present: bool, **__: Any) -> Generator[dict[str, Any], None, Any]:
+        assert present
+        yield {"method": "_pykoclaw.dev/question", "params": asked("q1")}
+        attached.leave()
+        return ENDED
+
+    assert run(command, attached, stream, monkeypatch) == status
+    assert words in attached.written
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_attach_into_file_counts_as_nobody(
+    attached: Attached, monkeypatch: pytest.MonkeyPatch, shown: bool
+) -> None:
+    told: list[bool] = []
+
+    def follow_live(*_: Any, present: bool) -> Iterator[dict[str, Any]]:
+        told.append(present)
+        yield from ()
+
+    monkeypatch.setattr(attach, "follow_live", follow_live)
+    monkeypatch.setattr(attach, "answering", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(terminal, "is_terminal", lambda: shown)
+    attach.main("s")
+    assert told == [shown]
+
+
+@pytest.mark.parametrize("command", ["attach", "prompt"])
+def test_open_pager_has_ctrl_c_and_ends_first(
+    attached: Attached, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would go on beside the shell, and take what is typed there."""
+    opened, interrupted, over = threading.Event(), threading.Event(), threading.Event()
+
+    def pager(_: str) -> None:
+        opened.set()
+        assert interrupted.wait(10)
+        assert not over.wait(MOMENT)
+        attached.write(Shown("(pager)\n"))
+
+    def stream(*_: Any, **__: Any) -> Generator[dict[str, Any], None, Any]:
+        yield {"method": "_pykoclaw.dev/question", "params": asked("q1", content=LONG)}
+        attached.type("v\n")
+        eventually_sync(opened.is_set)
+        signal.raise_signal(signal.SIGINT)
+        interrupted.set()
+        return ENDED
+
+    monkeypatch.setenv("LINES", "6")
+    monkeypatch.setattr("click.echo_via_pager", pager)
+    former = signal.getsignal(signal.SIGINT)
+    assert run(command, attached, stream, monkeypatch) == 0
+    over.set()
+    attached.leave()
+    assert "(pager)\n" in attached.written
+    assert signal.getsignal(signal.SIGINT) is former
+
+
 @pytest.mark.parametrize("command", ["attach", "prompt"])
 def test_questions_of_lost_daemon_are_forgotten(
     attached: Attached, command: str, monkeypatch: pytest.MonkeyPatch
@@ -346,20 +435,11 @@ def test_questions_of_lost_daemon_are_forgotten(
             raise DaemonNotRunning("gone")
         attached.type("y\n")
         eventually_sync(lambda: attached.decided)
-        os.write(attached.keyboard, b"\x04")  # the end of input
-        eventually_sync(
-            lambda: not any("read_answers" in one.name for one in threading.enumerate())
-        )
-        return {"session": "s", "turnId": "t", "state": "done", "text": "", "error": None}
+        with pytest.raises(KeyboardInterrupt):
+            attached.leave()
+        return ENDED
 
     monkeypatch.setattr(resuming, "PAUSE", 0)
-    monkeypatch.setattr(daemon, "stream", stream)
-    monkeypatch.setattr(prompt, "stream", stream)
-    monkeypatch.setattr(terminal, "write", lambda text, **_: attached.write(text))
-    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
-    if command == "attach":
-        attach.main("s")
-    else:
-        prompt.main("s", "Hi", detach=False, key=None, as_json=False)
+    run(command, attached, stream, monkeypatch)
     assert attached.decided == [("q2", "allow_once")]
     assert attached.written.count("(q1)") == 1, "shown again, though nobody told of it"

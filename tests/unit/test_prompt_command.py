@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sys
 from collections.abc import Generator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import prompt
 from pykoclaw_acp.commands.daemon import NoSuchSession
 from pykoclaw_acp.errors import CommandFailed
@@ -169,6 +172,21 @@ def test_message_begins_on_its_own_line(monkeypatch: pytest.MonkeyPatch, interru
     assert both.getvalue().startswith(shown)
     ended = both.getvalue().removeprefix(shown)
     assert ended.startswith("The command has ended.") if interrupted else ended == ""
+
+
+@pytest.mark.parametrize("shown", [False, True])
+@pytest.mark.parametrize("typed", [False, True])
+def test_only_a_terminal_counts_as_somebody(
+    monkeypatch: pytest.MonkeyPatch, shown: bool, typed: bool
+) -> None:
+    """With the output in a file nobody sees what is asked."""
+    daemon = Daemon("done")
+    monkeypatch.setattr(prompt, "stream", daemon.stream)
+    monkeypatch.setattr(prompt, "answering", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: typed))
+    monkeypatch.setattr(terminal, "is_terminal", lambda: shown)
+    prompt.main("s", "Hello.", detach=False, key=None, as_json=False)
+    assert daemon.sent[0]["present"] is (shown and typed)
 
 
 def test_detached_prompt_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from pykoclaw_acp import terminal
 from pykoclaw_acp.channel.frames import Answer, EventFrame
 from pykoclaw_acp.cli import cli
-from pykoclaw_acp.commands import approve, attach
+from pykoclaw_acp.commands import approve, attach, attended
 from pykoclaw_acp.commands.permission_request import GUTTER, choices, rendered
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.model import folding
@@ -428,7 +428,7 @@ def test_a_question_names_what_answers_it(
     assert "--allow" not in shown
     assert "--always" not in shown
     written: list[str] = []
-    attach.PendingRequests(TranscriptPrinter(written.append), attach.Screen()).asked(question)
+    attach.PendingRequests(TranscriptPrinter(written.append), attended.Screen()).asked(question)
     assert f"    {typed}" in "".join(written)
 
 
@@ -442,7 +442,7 @@ def test_approve_says_where_it_would_run(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_key_that_is_not_offered_decides_nothing(daemon: list[Any]) -> None:
     written: list[str] = []
-    requests = attach.PendingRequests(TranscriptPrinter(written.append), attach.Screen())
+    requests = attach.PendingRequests(TranscriptPrinter(written.append), attended.Screen())
     requests.asked(told(asked("Bash", HIDING)))
     requests.answer("a\n")
     assert daemon == []
@@ -452,7 +452,7 @@ def test_a_key_that_is_not_offered_decides_nothing(daemon: list[Any]) -> None:
 def test_refusal_of_trust_promises_no_reason(daemon: list[Any]) -> None:
     written: list[str] = []
     trust = workspace_words.request("t", [Workspace("/w", "c", ("hook at Stop: x",))])
-    requests = attach.PendingRequests(TranscriptPrinter(written.append), attach.Screen())
+    requests = attach.PendingRequests(TranscriptPrinter(written.append), attended.Screen())
     requests.asked(told(trust))
     assert daemon == []
     assert "n: Refuse: do not send the prompt\n" in click.unstyle("".join(written))
@@ -488,7 +488,7 @@ def test_attached_terminal_allows_long_question_only_after_viewing(
 ) -> None:
     written: list[str] = []
     paged: list[str] = []
-    screen = attach.Screen()
+    screen = attended.Screen()
     page = TranscriptPrinter(screen.write)
     requests = attach.PendingRequests(page, screen)
     monkeypatch.setattr(terminal, "write", written.append)
@@ -516,7 +516,7 @@ def test_long_question_of_claude_is_viewed_before_answering(
 ) -> None:
     paged: list[str] = []
     question = {**question_of_claude(False), "content": told(asked("Bash", HIDING))["content"]}
-    screen = attach.Screen()
+    screen = attended.Screen()
     requests = attach.PendingRequests(TranscriptPrinter(screen.write), screen)
     monkeypatch.setattr(terminal, "write", lambda *_: None)
     monkeypatch.setattr(terminal, "is_terminal", lambda: True)
@@ -536,7 +536,7 @@ def test_attached_terminal_shows_short_question_whole_at_once(
 ) -> None:
     written: list[str] = []
     monkeypatch.setattr(terminal, "write", written.append)
-    screen = attach.Screen()
+    screen = attended.Screen()
     requests = attach.PendingRequests(TranscriptPrinter(screen.write), screen)
     question = told(asked("Bash", HIDING))
     requests.asked(question)
