@@ -274,6 +274,8 @@ class Exhausted(StartupError):
 class CommandFailed(StartupError):
     """A command cannot do what it was asked to; the message says why."""
 
+    certain: bool = True  # False: it may have been done all the same
+
 
 class OutputLost(StartupError):
     """Standard output cannot be written; what the command was asked to do besides is done."""

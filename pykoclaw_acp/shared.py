@@ -17,19 +17,9 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID, uuid4
 
-from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import (
-    InvalidParams,
-    InvalidRequest,
-    MethodNotFound,
-    NestedCaller,
-    Overloaded,
-    SessionNotFound,
-    StartupError,
-    StoreUnavailable,
-)
+from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, call, follow, given_environment, unfit
-from pykoclaw_acp.front.resuming import PATIENCE, Notifications, resumed
+from pykoclaw_acp.front.resuming import PATIENCE, Notifications, Resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
@@ -37,21 +27,6 @@ from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 __all__ = ["Busy", "NotReached", "Refused", "Reply", "prompt", "turn_lock"]
 
 LOOK: Final = 0.05  # s between two attempts to take a lock
-# Of an error with another code, such as an internal one, it is not known when it has happened.
-_UNCERTAIN: Final = ErrorKind.STORE_UNCERTAIN
-_REFUSALS: Final = frozenset(
-    one.code
-    for one in (
-        InvalidParams,
-        InvalidRequest,
-        MethodNotFound,
-        NestedCaller,
-        Overloaded,
-        SessionNotFound,
-        StoreUnavailable,
-    )
-)
-
 _held: set[tuple[str, str]] = set()  # locks of this process, by data directory and conversation
 
 
@@ -136,35 +111,26 @@ def prompt(
         "environment": given_environment(),
     }
     begin = create
-    taken = False  # perhaps
 
-    def send(after: int | None) -> Notifications:
-        nonlocal begin, taken
+    def send(after: int | None, served: bool) -> Notifications:
+        nonlocal begin
         if begin or any(place == places.data for place, _ in _held.copy()):
             wanted = {"conversation": conversation, "create": begin}
             found = call(places, "_pykoclaw.dev/conversations/resolve", wanted, start=start)
             _require_free(places, found["conversation"])  # which may have been given by an id
             begin = False
-        messages = follow(places, "_pykoclaw.dev/prompt", {**params, "after": after}, start=start)
-        try:
-            while True:
-                message = next(messages)
-                taken = True
-                yield message
-        except StopIteration as end:
-            return end.value
-        except DaemonAbsent as error:
-            taken = taken or error.stood is not None
-            raise
+        sent = {**params, "after": after}
+        return (yield from follow(places, "_pykoclaw.dev/prompt", sent, start=start, served=served))
 
+    sending = Resumed(send, DaemonAbsent, PATIENCE if start else 0)
     try:
-        return _reply(resumed(send, DaemonAbsent, PATIENCE if start else 0), on_text)
+        return _reply(sending.messages(), on_text)
     except StartupError as error:
         raise NotReached(str(error)) from error
     except CallFailed as error:
-        if taken:
+        if sending.reached:
             raise NotReached(f"{error} The prompt may have been taken before.") from error
-        if error.code not in _REFUSALS or (error.data or {}).get("errorKind") == _UNCERTAIN:
+        if not error.is_refusal:
             raise NotReached(str(error)) from error
         raise Refused(error.code, str(error)) from error
 

@@ -44,8 +44,8 @@ def prompt(
     files.
 
     Exit status: 0 if Claude has answered, 1 if the turn failed or was refused, 4 if it was cancelled, 5 if
-    it is unknown whether Claude had begun or how the turn ended, 6 if a hook has blocked the prompt, 130
-    after Ctrl-C.
+    it is unknown whether the daemon has it, whether Claude had begun or how the turn ended, 6 if a hook has
+    blocked the prompt, 130 after Ctrl-C.
     """
     from pykoclaw_acp.commands import prompt as command
 

@@ -7,9 +7,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import call as front
-from pykoclaw_acp.front.resuming import Notifications, resumed
+from pykoclaw_acp.front.resuming import Notifications, Resumed
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.system import lineage
 
@@ -66,12 +67,16 @@ def follow(session: str, **params: Any) -> Notifications:
     return (yield from stream("follow", session=session, **params))
 
 
-def stream(method: str, **params: Any) -> Notifications:
+def stream(method: str, *, served: bool = False, **params: Any) -> Notifications:
     """Notifications that a method sends before its answer, which is returned; starts a daemon if
-    none runs. Raises as `follow`.
+    none runs. `served`: as in `front.follow`. Raises as `follow`.
     """
     with _said_plainly():
-        return (yield from front.follow(Places.find(), PREFIX + method, params, start=True))
+        return (
+            yield from front.follow(
+                Places.find(), PREFIX + method, params, start=True, served=served
+            )
+        )
 
 
 def follow_live(
@@ -85,12 +90,12 @@ def follow_live(
     called before each connection, on which the pending requests are told anew.
     """
 
-    def send(after: int | None) -> Notifications:
+    def send(after: int | None, served: bool) -> Notifications:
         begin()
         place = {"turns": turns} if after is None else {"after": after}
-        return follow(session, live=True, present=present, **place)
+        return follow(session, served=served, live=True, present=present, **place)
 
-    yield from resumed(send, DaemonNotRunning)
+    yield from Resumed(send, DaemonNotRunning).messages()
 
 
 @contextlib.contextmanager
@@ -110,4 +115,7 @@ def _said_plainly() -> Iterator[None]:
             raise NoSuchSession(
                 f"No session has the id or the name {word}. `pykoclaw-acp sessions list --all` lists sessions."
             ) from error
-        raise CommandFailed(error.message) from error
+        failed = CommandFailed(error.message)
+        failed.certain = error.is_refusal
+        failed.kind = ErrorKind((error.data or {}).get("errorKind") or ErrorKind.INTERNAL)
+        raise failed from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shlex
 import sys
@@ -16,9 +17,9 @@ from pykoclaw_acp.commands.attended import Screen, answering, is_attended
 from pykoclaw_acp.commands.daemon import NoSuchSession, ask, stream
 from pykoclaw_acp.commands.permission_request import options, rendered
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
-from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning, OutputLost, StartupError
 from pykoclaw_acp.front.call import given_environment, unfit
-from pykoclaw_acp.front.resuming import Notifications, resumed
+from pykoclaw_acp.front.resuming import Notifications, Resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude, note
 from pykoclaw_acp.model.turns import TurnState
 
@@ -32,6 +33,11 @@ BLOCKED: Final = 6
 INTERRUPTED: Final = 130
 WAITS: Final = "Waiting for work in the background, and for what Claude says then. Ctrl-C ends the command only."
 FOLLOW: Final = "Follow it: pykoclaw-acp attach "
+GONE: Final = "No daemon can be reached any more."
+MAY_RUN: Final = (
+    "What has become of the prompt is not known here: its turn may go on, or may have ended. To see that, and to wait"
+    " for the end, repeat the command with --key {key}; the prompt does not run twice."
+)
 
 _Result = dict[str, Any]
 
@@ -48,34 +54,42 @@ def main(
     reads = text in (None, "-")
     if reads and terminal.is_terminal() and sys.stdin.isatty():
         terminal.line("Type the prompt, then Ctrl-D.", err=True)
-    prompt = sys.stdin.read() if reads else text
+    prompt = _input() if reads else text
     if why := unfit(prompt or ""):
         raise CommandFailed(why)
     present = not reads and not detach and not as_json and is_attended()
     view = _Page(present) if terminal.is_terminal() and not as_json else _Plain(as_json)
-    sending = _sent(
+    key = key or str(uuid4())
+    sending = _sending(
         {
             **({"new": os.getcwd()} if session is None else {"session": session}),
             "text": prompt,
             "detach": detach,
             "present": present,
             "whole": not detach,
-            "idempotencyKey": key or str(uuid4()),
+            "idempotencyKey": key,
             "environment": given_environment(),
         },
         view.begin,
     )
     with view.answers():
         try:
-            result = view.show(sending)
+            result = view.show(sending.messages())
         except KeyboardInterrupt:
-            known = shlex.quote(session) if session else (view.session or "")[:8]
-            how = f" {FOLLOW}{known}" if known else ""
             view.end_line()
             terminal.complain(
-                f"The command has ended. What runs, also in the background, continues.{how}"
+                "The command has ended. What runs, also in the background, continues."
+                + _how_to_follow(session, view)
             )
             return INTERRUPTED
+        except OutputLost:
+            raise
+        except StartupError as error:
+            view.end_line()
+            if not (sending.reached or (isinstance(error, CommandFailed) and not error.certain)):
+                raise
+            may_run = MAY_RUN.format(key=shlex.quote(key)) + _how_to_follow(session, view)
+            return _tell_unknown(error, may_run, view.session, as_json=as_json)
     status = STATUS.get(result["state"], 0)
     # An earlier daemon does not say it.
     if result["state"] == TurnState.DONE and result.get("blocked"):
@@ -112,22 +126,53 @@ def _known(session: str) -> str:
         raise CommandFailed(f"{error} To begin one with these words: {begin}") from None
 
 
-def _sent(params: dict[str, Any], begin: Callable[[], None]) -> Notifications:
-    """Notifications about the turn; the prompt is sent again, under its key, if the daemon goes.
-    `begin` is called before each time.
+def _input() -> str:
+    """Standard input. Bytes that are no text are kept as such, in any locale, to be refused as in an
+    argument.
+    """
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")
+    return sys.stdin.read()
+
+
+def _sending(params: dict[str, Any], begin: Callable[[], None]) -> Resumed:
+    """The prompt, which is sent again, under its key, if the daemon goes. `begin` is called before each
+    time.
     """
 
-    def send(after: int | None) -> Notifications:
+    def send(after: int | None, served: bool) -> Notifications:
         begin()
-        return stream("prompt", **params, after=after)
+        return stream("prompt", served=served, **params, after=after)
 
-    return resumed(send, DaemonNotRunning)
+    return Resumed(send, DaemonNotRunning)
+
+
+def _tell_unknown(error: StartupError, may_run: str, session: str | None, *, as_json: bool) -> int:
+    """Say that the daemon may have taken the prompt, but has not answered; returns the exit status."""
+    lost = isinstance(error, DaemonNotRunning) and error.stood is not None
+    message = f"{GONE if lost else error} {may_run}"
+    if as_json:
+        unread = ("turnId", "stopReason", "text", "seq", "joined", "blocked", "goesOn")
+        why = {"kind": error.kind, "message": message}
+        state = TurnState.UNKNOWN
+        terminal.as_json(
+            {"session": session, "state": state, "error": why, **dict.fromkeys(unread)}
+        )
+    else:
+        terminal.complain(f"pykoclaw-acp: {message}")
+    return STATUS[TurnState.UNKNOWN]
+
+
+def _how_to_follow(session: str | None, view: _View) -> str:
+    """How to follow the turn, as a sentence behind another; empty if its session is not known."""
+    known = shlex.quote(session) if session else (view.session or "")[:8]
+    return f" {FOLLOW}{known}" if known else ""
 
 
 class _View:
     """Shows what comes of one turn."""
 
-    session: str | None = None  # a new one, once it is known
+    session: str | None = None  # its id, once that is known
 
     def begin(self) -> None:
         """The prompt is sent, or sent again: pending requests are told anew."""
@@ -146,14 +191,13 @@ class _View:
                 self.ended(result)
                 return result
             kind, params = message["method"].rpartition("/")[2], message["params"]
+            self.session = params.get("session") or self.session
             if kind == "event":
                 self.event(params)
             elif kind == "question":
                 self.question(params)
             elif kind == "settled":
                 self.settled(params)
-            elif kind == "taken":
-                self.session = params["session"]
             elif kind == "waits":
                 self.waits()
 

@@ -9,8 +9,19 @@ import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
-from pykoclaw_acp.errors import CommandFailed, StartupError
-from pykoclaw_acp.front.dial import RESTART, Dialer, NotStarted
+from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.errors import (
+    CommandFailed,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    NestedCaller,
+    Overloaded,
+    SessionNotFound,
+    StartupError,
+    StoreUnavailable,
+)
+from pykoclaw_acp.front.dial import MIN_UPTIME, RESTART, Dialer, NotStarted
 from pykoclaw_acp.link import places as at
 from pykoclaw_acp.link.framing import MAX_PROMPT_EARLY, LineFramer, Oversized
 from pykoclaw_acp.link.places import Places
@@ -23,6 +34,20 @@ _READ: Final = 256 * 1024  # bytes
 _BUSY_PAUSE: Final = 0.02  # s between two attempts to reach a daemon that takes no connection now
 _BUSY_TIMEOUT: Final = 10.0  # s
 _START_TIMEOUT: Final = 15.0  # s; for a daemon that has been started just now
+_LOOK: Final = "Look before you repeat a command that changes something."
+# Of an error with another code, such as an internal one, it is not known when it has happened.
+_REFUSALS: Final = frozenset(
+    one.code
+    for one in (
+        InvalidParams,
+        InvalidRequest,
+        MethodNotFound,
+        NestedCaller,
+        Overloaded,
+        SessionNotFound,
+        StoreUnavailable,
+    )
+)
 
 
 class DaemonAbsent(StartupError):
@@ -47,6 +72,12 @@ class CallFailed(Exception):
         self.code = code
         self.message = message
         self.data = data
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the call was certainly refused, so that nothing of it was kept."""
+        kind = (self.data or {}).get("errorKind")
+        return self.code in _REFUSALS and kind != ErrorKind.STORE_UNCERTAIN
 
 
 def unfit(prompt: str) -> str:
@@ -98,14 +129,16 @@ def follow(
     start: bool = False,
     timeout: float | None = None,
     lock: int | None = None,
+    served: bool = False,
 ) -> Generator[dict[str, Any], None, Any]:
     """Call a method; yields the notifications that the daemon sends before its response, and
-    returns the result.
+    returns the result. `served`: a daemon has had the call already; a start of the next one that
+    fails is repeated, as for a client that was served.
 
     Closing the generator closes the connection. Raises as `call`.
     """
     line = _encoded({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}) + b"\n"
-    connection = _connection(places, start=start, lock=lock)
+    connection = _connection(places, start=start, lock=lock, served=served)
     connection.settimeout(timeout)
     since = time.monotonic()
     try:
@@ -125,12 +158,12 @@ def follow(
         ) from None
     except OSError as error:
         raise DaemonAbsent(
-            f"The daemon is gone ({error.strerror}). Try again.", time.monotonic() - since
+            f"The daemon is gone ({error.strerror}). {_LOOK}", time.monotonic() - since
         ) from error
     finally:
         connection.close()
     raise DaemonAbsent(
-        "The daemon ended before it had answered. Try again.", time.monotonic() - since
+        f"The daemon ended before it had answered. {_LOOK}", time.monotonic() - since
     )
 
 
@@ -155,8 +188,8 @@ def _result(message: dict[str, Any]) -> Any:
     )
 
 
-def _connection(places: Places, *, start: bool, lock: int | None) -> _socket.socket:
-    connection = _start(places, lock) if start else _reach(places)
+def _connection(places: Places, *, start: bool, lock: int | None, served: bool) -> _socket.socket:
+    connection = _start(places, lock, served=served) if start else _reach(places)
     connection.setblocking(True)
     return connection
 
@@ -189,8 +222,10 @@ def _reach(places: Places) -> _socket.socket:
         time.sleep(_BUSY_PAUSE)
 
 
-def _start(places: Places, lock: int | None) -> _socket.socket:
+def _start(places: Places, lock: int | None, *, served: bool) -> _socket.socket:
     dialer = Dialer(places, lock=lock)
+    if served:
+        dialer.note_welcome(MIN_UPTIME)
     poll = select.poll()
     try:
         while (connection := dialer.attempt()) is None:
@@ -208,6 +243,8 @@ def _start(places: Places, lock: int | None) -> _socket.socket:
         raise DaemonAbsent(
             f"The daemon cannot be started: {error.strerror} ({os.fsdecode(error.filename or '')})."
         ) from error
+    except ImportError as error:  # as while it is installed anew
+        raise DaemonAbsent(f"The daemon cannot be started: {error}.") from error
     finally:
         dialer.close()
     return connection

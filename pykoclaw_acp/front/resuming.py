@@ -16,33 +16,48 @@ MIN_UPTIME: Final = 5.0  # s; a connection that ends earlier was none to a daemo
 Notifications = Generator[dict[str, Any], None, Any]
 
 
-def resumed(
-    send: Callable[[int | None], Notifications],
-    gone: type[DaemonAbsent | DaemonNotRunning],
-    patience: float = PATIENCE,
-) -> Notifications:
-    """The notifications of a call, each once, and its result.
+class Resumed:
+    """A call that is sent again when its daemon goes.
 
-    `send` sends the call; it is given the last `seq` that has come, or None. `gone` is what it
-    raises when no daemon is there or the daemon goes away; it is raised here after `patience` (s)
-    without an event, and without a connection that stood for a while, as of an idle session.
+    `send` sends it, given the last `seq` that has come, or None, and whether a daemon may have had it
+    before. `gone` is what `send` raises when no daemon is there or the daemon goes away.
+    `reached`: whether a daemon may have had the call, whatever was raised afterwards.
     """
-    after: int | None = None
-    lost: float | None = None
-    while True:
-        try:
-            notifications = send(after)
-            while True:
-                message = next(notifications)
-                if "seq" in message["params"]:  # others come anew with each connection
-                    lost, after = None, message["params"]["seq"]
-                yield message
-        except StopIteration as end:
-            return end.value
-        except gone as error:
-            now = time.monotonic()
-            if lost is None or (error.stood or 0.0) >= MIN_UPTIME:
-                lost = now
-            if now - lost >= patience:
-                raise
-            time.sleep(PAUSE)
+
+    def __init__(
+        self,
+        send: Callable[[int | None, bool], Notifications],
+        gone: type[DaemonAbsent | DaemonNotRunning],
+        patience: float = PATIENCE,
+    ) -> None:
+        self._send = send
+        self._gone = gone
+        self._patience = patience
+        self.reached = False
+
+    def messages(self) -> Notifications:
+        """The notifications, each once, and the result. Raises what `send` does; `gone` only after
+        the patience (s) without an event, and without a connection that stood for a while, as of an
+        idle session.
+        """
+        after: int | None = None
+        lost: float | None = None
+        while True:
+            try:
+                notifications = self._send(after, self.reached)
+                while True:
+                    message = next(notifications)
+                    self.reached = True
+                    if "seq" in message["params"]:  # others come anew with each connection
+                        lost, after = None, message["params"]["seq"]
+                    yield message
+            except StopIteration as end:
+                return end.value
+            except self._gone as error:
+                self.reached = self.reached or error.stood is not None
+                now = time.monotonic()
+                if lost is None or (error.stood or 0.0) >= MIN_UPTIME:
+                    lost = now
+                if now - lost >= self._patience:
+                    raise
+                time.sleep(PAUSE)

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.errors import CommandFailed
+from pykoclaw_acp.errors import CommandFailed, StartupError
 from pykoclaw_acp.front import call as front_call
+from pykoclaw_acp.front import dial, spawn
 from pykoclaw_acp.front.call import (
     CallFailed,
     DaemonAbsent,
@@ -25,6 +26,7 @@ from pykoclaw_acp.front.call import (
     given_environment,
     unfit,
 )
+from pykoclaw_acp.front.dial import MAX_START_ATTEMPTS
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY, MAX_PROMPT_EARLY
 from pykoclaw_acp.link.places import SPAWN_LOCK, Places, secure_directory, try_lock
 from tests.integration.front_harness import WAIT, Connection, Daemon, encode
@@ -156,6 +158,51 @@ def test_call_waits_for_starting_daemon(places: Places, monkeypatch: pytest.Monk
         clock = SimpleNamespace(sleep=begin, monotonic=time.monotonic)
         monkeypatch.setattr(front_call, "time", clock)
         assert call(places, "_m", {}) == 5
+
+
+class Dying:
+    """A daemon that ends without a word when it is started."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.pipe = os.eventfd(1)
+
+    def word(self) -> str:
+        return ""
+
+    def close(self) -> None:
+        os.close(self.pipe)
+
+
+def test_served_call_waits_for_daemon_that_starts(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while the program is installed anew; who was never served is told at once."""
+
+    def play(connection: Connection, request: Any) -> None:
+        connection.send(encode({"jsonrpc": "2.0", "id": 1, "result": 5}))
+
+    def called(*, served: bool) -> Any:
+        with pytest.raises(StopIteration) as end:
+            next(follow(places, "_m", {}, start=True, served=served))
+        return end.value.value
+
+    for name in ("FIRST_PAUSE", "FIRST_START_PAUSE"):
+        monkeypatch.setattr(dial, name, 0.0)
+    monkeypatch.setattr(spawn, "Starting", Dying)
+    with pytest.raises(StartupError, match=rf"before it was ready, {MAX_START_ATTEMPTS} times"):
+        called(served=False)
+    with ExitStack() as begun:
+        starts = 0
+
+        def start(*_: object, **__: object) -> Dying:
+            nonlocal starts
+            starts += 1
+            if starts == 2 * MAX_START_ATTEMPTS:
+                begun.enter_context(answering(begun.enter_context(Daemon(places)), play))
+            return Dying()
+
+        monkeypatch.setattr(spawn, "Starting", start)
+        assert called(served=True) == 5
 
 
 def test_long_prompt_of_any_script_is_taken(places: Places) -> None:

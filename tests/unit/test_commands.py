@@ -38,7 +38,7 @@ from pykoclaw_acp.commands import (
 from pykoclaw_acp.commands.markdown import markdown
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.doctor.report import Finding
-from pykoclaw_acp.errors import DaemonNotRunning
+from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import call as front
 from pykoclaw_acp.front import resuming
 from pykoclaw_acp.link.places import Places
@@ -1450,6 +1450,25 @@ def test_place_beyond_the_history_is_an_error(
     done = run("sessions", "show", "5e55", "--seq", "9999")
     assert (done.exit_code, done.stdout) == (1, "")
     assert "There is nothing at 9999" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "certain"),
+    [
+        (front.CallFailed(-32012, "No.", None), True),
+        (front.CallFailed(-32011, "No.", {"errorKind": "store_blocked"}), True),
+        (front.CallFailed(-32011, "No.", {"errorKind": "store_uncertain"}), False),
+        (front.CallFailed(-32603, "No.", None), False),
+    ],
+)
+def test_refusal_says_whether_it_is_certain(
+    asked: list[Any], error: front.CallFailed, certain: bool
+) -> None:
+    ANSWERS["status"] = error
+    with pytest.raises(CommandFailed) as failed:
+        daemon.ask("status")
+    assert failed.value.certain is certain
+    assert failed.value.kind == (error.data or {"errorKind": "internal"})["errorKind"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--new", "5e55", "text"]])

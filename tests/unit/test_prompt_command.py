@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import sys
 from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import prompt
 from pykoclaw_acp.commands.daemon import NoSuchSession
-from pykoclaw_acp.errors import CommandFailed
+from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning, StartupError
+from pykoclaw_acp.front import resuming
+from pykoclaw_acp.protocol.control.prompts import Prompted
 
 Messages = Generator[dict[str, Any], None, dict[str, Any]]
 
@@ -174,6 +178,75 @@ def test_message_begins_on_its_own_line(monkeypatch: pytest.MonkeyPatch, interru
     assert ended.startswith("The command has ended.") if interrupted else ended == ""
 
 
+GONE = DaemonNotRunning("The daemon ended before it had answered.")
+GONE.stood = 0.1
+NOT_STARTED = StartupError("The daemon ended before it was ready, 4 times.")
+REFUSED = CommandFailed("Too many clients.")
+UNCERTAIN = CommandFailed("Internal error.")
+UNCERTAIN.certain = False
+
+
+def failing(*errors: StartupError, words: bool) -> Any:
+    """`stream` of daemons that fail in this way, one after the other; `words`: the first one behind
+    words of Claude.
+    """
+    left = list(errors)
+
+    def stream(*_: Any, **__: Any) -> Messages:
+        if words and len(left) == len(errors):
+            yield said("Half a line", "m1")
+        yield from ()
+        raise left.pop(0)
+
+    return stream
+
+
+@pytest.mark.parametrize(
+    ("errors", "words"),
+    [
+        ((GONE, NOT_STARTED), True),
+        ((GONE, NOT_STARTED), False),
+        ((GONE, REFUSED), False),
+        ((REFUSED,), True),
+        ((UNCERTAIN,), False),
+        ((GONE,), False),
+    ],
+)
+def test_prompt_that_may_run_is_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    errors: tuple[StartupError, ...],
+    words: bool,
+) -> None:
+    """Whoever took it for a refusal would send it again, under another key."""
+    clock = SimpleNamespace(monotonic=iter(range(0, 1000, 50)).__next__, sleep=lambda _: None)
+    monkeypatch.setattr(resuming, "time", clock)
+    errors = (GONE, GONE, GONE) if errors == (GONE,) else errors
+    for as_json in (False, True):
+        monkeypatch.setattr(prompt, "stream", failing(*errors, words=words))
+        assert prompt.main("my s", "Hello.", detach=False, key="k 1", as_json=as_json) == 5
+    out, err = capsys.readouterr()
+    why = prompt.GONE if errors[-1] is GONE else str(errors[-1])
+    assert err.startswith("\n" * words + f"pykoclaw-acp: {why} What has become")
+    assert (
+        "--key 'k 1'; the prompt does not run twice. Follow it: pykoclaw-acp attach 'my s'" in err
+    )
+    told = json.loads(out.removeprefix("Half a line"))
+    assert told["state"] == "unknown"
+    assert told["error"]["message"] in err
+    assert set(told) == {field.encode_name for field in msgspec.structs.fields(Prompted)}
+
+
+@pytest.mark.parametrize("error", [REFUSED, NOT_STARTED])
+def test_prompt_that_nobody_had_is_refused(
+    monkeypatch: pytest.MonkeyPatch, error: StartupError
+) -> None:
+    monkeypatch.setattr(prompt, "stream", failing(error, words=False))
+    with pytest.raises(type(error)) as refused:
+        prompt.main("s", "Hello.", detach=False, key=None, as_json=False)
+    assert refused.value is error
+
+
 @pytest.mark.parametrize("shown", [False, True])
 @pytest.mark.parametrize("typed", [False, True])
 def test_only_a_terminal_counts_as_somebody(
@@ -187,6 +260,14 @@ def test_only_a_terminal_counts_as_somebody(
     monkeypatch.setattr(terminal, "is_terminal", lambda: shown)
     prompt.main("s", "Hello.", detach=False, key=None, as_json=False)
     assert daemon.sent[0]["present"] is (shown and typed)
+
+
+def test_input_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\r\n"), "utf-8"))
+    with pytest.raises(CommandFailed, match=r"not valid UTF-8; nothing was sent"):
+        sent(monkeypatch, "done", None)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\r\n"), "latin-1"))
+    assert sent(monkeypatch, "done", None) == (0, "café\n")
 
 
 def test_detached_prompt_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

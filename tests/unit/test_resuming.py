@@ -7,7 +7,7 @@ import pytest
 from pykoclaw_acp.commands import daemon
 from pykoclaw_acp.front import resuming
 from pykoclaw_acp.front.call import DaemonAbsent
-from pykoclaw_acp.front.resuming import Notifications, resumed
+from pykoclaw_acp.front.resuming import Notifications, Resumed
 
 
 class Gone(DaemonAbsent):
@@ -22,7 +22,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_call_goes_on_behind_its_last_notification() -> None:
     sent: list[int | None] = []
 
-    def send(after: int | None) -> Notifications:
+    def send(after: int | None, _: bool) -> Notifications:
         sent.append(after)
         yield {"params": {"seq": len(sent) * 10}}
         yield {"params": {"id": "no place"}}
@@ -33,7 +33,7 @@ def test_call_goes_on_behind_its_last_notification() -> None:
     found: list[object] = []
 
     def collect() -> Notifications:
-        found.append((yield from resumed(send, Gone)))
+        found.append((yield from Resumed(send, Gone).messages()))
 
     places = [one["params"].get("seq") for one in collect()]
     assert places == [10, None, 20, None, 30, None]
@@ -45,7 +45,7 @@ def test_patience_is_for_the_time_without_a_daemon(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("pykoclaw_acp.front.resuming.time.monotonic", lambda: now)
     calls = 0
 
-    def send(after: int | None) -> Notifications:
+    def send(after: int | None, _: bool) -> Notifications:
         nonlocal now, calls
         calls += 1
         now += 40
@@ -54,7 +54,7 @@ def test_patience_is_for_the_time_without_a_daemon(monkeypatch: pytest.MonkeyPat
         raise Gone("gone")
 
     with pytest.raises(Gone):
-        list(resumed(send, Gone, 60))
+        list(Resumed(send, Gone, 60).messages())
     assert calls == 7  # gone for 80 s since the fifth one
 
 
@@ -64,7 +64,7 @@ def test_connection_that_stood_begins_patience_anew(monkeypatch: pytest.MonkeyPa
     stood = [100.0, 100.0, 100.0, None, 1.0, None, None]
     sent: list[int | None] = []
 
-    def send(after: int | None) -> Notifications:
+    def send(after: int | None, _: bool) -> Notifications:
         nonlocal now
         one = stood[len(sent)]
         sent.append(after)
@@ -74,19 +74,35 @@ def test_connection_that_stood_begins_patience_anew(monkeypatch: pytest.MonkeyPa
         raise Gone("gone", one)
 
     with pytest.raises(Gone):
-        list(resumed(send, Gone, 60))
+        list(Resumed(send, Gone, 60).messages())
     assert sent == [None, *[7] * 6]  # 76 s after the end of the last one that stood
+
+
+@pytest.mark.parametrize(("stood", "reached"), [(None, False), (0.0, True)])
+def test_daemon_that_was_met_may_have_the_call(stood: float | None, reached: bool) -> None:
+    """The next one is then waited for as by a client that was served."""
+    served: list[bool] = []
+
+    def send(_: int | None, again: bool) -> Notifications:
+        served.append(again)
+        yield from ()
+        if len(served) == 1:
+            raise Gone("gone", stood)
+
+    call = Resumed(send, Gone)
+    list(call.messages())
+    assert (served, call.reached) == ([False, reached], reached)
 
 
 def test_without_patience_a_call_is_sent_once() -> None:
     calls: list[int | None] = []
 
-    def send(after: int | None) -> Notifications:
+    def send(after: int | None, _: bool) -> Notifications:
         calls.append(after)
         raise Gone("gone")
 
     with pytest.raises(Gone):
-        list(resumed(send, Gone, 0))
+        list(Resumed(send, Gone, 0).messages())
     assert calls == [None]
 
 
