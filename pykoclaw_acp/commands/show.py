@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.neutral import neutral
@@ -43,17 +43,43 @@ def size(count: int | None) -> str:
 
 
 def when(ms: int | None) -> str:
-    """Local time of a timestamp (ms since 1970), to the second."""
-    return (
-        "never"
-        if ms is None
-        else datetime.fromtimestamp(ms / 1000).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    )
+    """Local time of a timestamp (ms since 1970), to the second; the number outside of the years 1 to
+    9999.
+    """
+    if ms is None:
+        return "never"
+    at = _of_timestamp(ms)
+    return f"{ms} ms" if at is None else _second(at)
 
 
 def stamp(ms: int) -> str:
-    """Local time of a timestamp (ms since 1970) with its offset from UTC, for readers elsewhere."""
-    return datetime.fromtimestamp(ms // 1000).astimezone().isoformat(" ")
+    """Local time of a timestamp (ms since 1970) with its offset from UTC, for readers elsewhere; the
+    number outside of the years 1 to 9999.
+    """
+    at = _of_timestamp(ms)
+    return f"{ms} ms" if at is None else at.replace(microsecond=0).isoformat(" ")
+
+
+def written(text: str) -> str:
+    """Local time of one that another program has written, in UTC unless it says otherwise, to the
+    second; what is none, or is outside of the years 1 to 9999, as it is.
+    """
+    try:
+        at = datetime.fromisoformat(text)
+        return _second((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).astimezone())
+    except (ValueError, OverflowError):
+        return one_line(text)
+
+
+def _second(at: datetime) -> str:
+    return at.replace(microsecond=0, tzinfo=None).isoformat(" ")
+
+
+def _of_timestamp(ms: int) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def since(ms: int) -> str:

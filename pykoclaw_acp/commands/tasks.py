@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from pykoclaw_acp import terminal
@@ -11,6 +10,7 @@ from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.front.call import given_environment
 from pykoclaw_acp.model.scheduled import RunStanding, SchedulerState
 
+LONGEST_INTERVAL: Final = 20  # digits; Python makes no number of thousands
 _UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1000}  # in ms
 
 
@@ -148,7 +148,7 @@ def _schedule(task: dict[str, Any]) -> str:
 
 def _interval(ms: str) -> str:
     """An interval with its unit; what is no number as it is."""
-    if not (ms.isascii() and ms.isdigit()):
+    if not (ms.isascii() and ms.isdigit()) or len(ms) > LONGEST_INTERVAL:
         return ms
     for unit, length in _UNITS.items():
         if int(ms) % length == 0:
@@ -158,11 +158,4 @@ def _interval(ms: str) -> str:
 
 def _time(text: str | None) -> str:
     """Local time of one of pykoclaw's; what is no time as it is."""
-    if text is None:
-        return "never"
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        return show.one_line(text)
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return "never" if text is None else show.written(text)

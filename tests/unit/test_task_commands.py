@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import time
 from typing import Any
 
 import pytest
 
-from pykoclaw_acp.commands import tasks
+from pykoclaw_acp.commands import show, tasks
 
 CASES = [
     ("pause", {}, "Paused t1."),
@@ -73,10 +75,36 @@ def test_list_is_whole_in_a_pipe(
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [("3600000", "1 h"), ("5400000", "90 min"), ("1500", "1500 ms"), ("soon", "soon")],
+    [
+        ("3600000", "1 h"),
+        ("5400000", "90 min"),
+        ("1500", "1500 ms"),
+        ("soon", "soon"),
+        pytest.param("9" * 5000, "9" * 100, id="no number of Python's"),
+    ],
 )
 def test_interval_is_shown_with_its_unit(
     value: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     task = {**TASK, "scheduleType": "interval", "scheduleValue": value}
-    assert f"interval {shown}  " in listed(task, monkeypatch, capsys)
+    assert re.search(rf"interval {shown}(  |9)", listed(task, monkeypatch, capsys))
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_time_at_edge_of_calendar_is_shown(
+    zone: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One row that no zone can show must not hide the others."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        for at in ("9999-12-31T23:59:59", "0001-01-01T00:00:00"):
+            assert at[:10] in listed({**TASK, "nextRun": at}, monkeypatch, capsys)
+        for ms in (-62135596800000, 253402300799000):
+            assert show.when(ms)
+            assert show.stamp(ms)
+        for ms in (10**15, 10**30):
+            assert (show.when(ms), show.stamp(ms)) == (f"{ms} ms", f"{ms} ms")
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
