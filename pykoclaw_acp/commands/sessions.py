@@ -13,7 +13,8 @@ from pykoclaw_acp.commands.transcript import WAITS, TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.model.contexts import entry_uuid
 
-DELETE_WAIT: Final = 300.0  # s; a long log is deleted in steps, after running turns have ended
+# s; running turns end first, also of a Claude that hangs, and a long log is deleted in steps
+END_WAIT: Final = 300.0
 
 
 def list_all(every: bool, limit: int, as_json: bool) -> None:
@@ -153,7 +154,7 @@ def rename(session: str, title: str) -> None:
 
 def archive(session: str) -> None:
     """Archive the session."""
-    done = ask("sessions/archive", session=session)
+    done = ask("sessions/archive", timeout=END_WAIT, session=session)
     cancelled = done.get("cancelled", 0)
     turns = (
         f" {show.count(cancelled, 'turn')} that ran or waited ended as cancelled."
@@ -185,7 +186,7 @@ def delete(session: str, sure: bool) -> None:
         if summary["busy"]:
             terminal.line("A turn of it is running; it will be cancelled.")
         terminal.confirm(f"Delete “{name}” ({summary['id']}) with its whole history?")
-    done = ask("sessions/delete", timeout=DELETE_WAIT, session=summary["id"])
+    done = ask("sessions/delete", timeout=END_WAIT, session=summary["id"])
     terminal.line(f"Deleted “{name}”. {_transcript(done)}")
 
 

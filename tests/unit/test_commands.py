@@ -1427,6 +1427,22 @@ def test_archive_says_what_it_stopped(asked: list[Any], done: dict[str, int], to
     assert "until `sessions unarchive`" in out
 
 
+@pytest.mark.parametrize("command", [("archive",), ("delete", "--yes")])
+def test_end_of_turns_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """A Claude that hangs is killed only after a while, which is no daemon that hangs."""
+    waits: dict[str, float] = {}
+
+    def call(places: Places, method: str, params: Any, *, timeout: float, **_: Any) -> Any:
+        waits[method] = timeout
+        return {"summary": summary()}
+
+    monkeypatch.setattr(front, "call", call)
+    assert run("sessions", *command, "5e55").exit_code == 0
+    assert waits[f"_pykoclaw.dev/sessions/{command[0]}"] == sessions.END_WAIT
+
+
 @pytest.mark.parametrize(
     ("done", "told"),
     [
