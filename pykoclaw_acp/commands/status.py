@@ -11,7 +11,7 @@ from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.commands.tasks import who_runs
 from pykoclaw_acp.commands.workers import table_of
-from pykoclaw_acp.errors import DaemonNotRunning
+from pykoclaw_acp.errors import DaemonNotRunning, StartupError
 from pykoclaw_acp.link import places
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.scheduled import SchedulerState
@@ -178,8 +178,11 @@ def facts_of_scheduler(scheduler: dict[str, Any] | None) -> list[tuple[str, str]
     if scheduler is None:  # an older daemon
         return []
     idle = scheduler["state"] == SchedulerState.OFF and scheduler["other"] is None
-    if idle and not ask("tasks/list", start=False, limit=1)["tasks"]:
-        return []
+    try:
+        if idle and not ask("tasks/list", start=False, limit=1)["tasks"]:
+            return []
+    except StartupError:  # the rest is known
+        return [("tasks", "cannot be read now")]
     return [("tasks", f"{who_runs(scheduler)} {scheduler['running']} running.")]
 
 

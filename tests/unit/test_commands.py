@@ -1101,6 +1101,19 @@ def test_status_tells_of_tasks_if_any_matter(
     assert bool(facts) is told
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        front.CallFailed(-32011, "It is damaged.", None),
+        front.DaemonAbsent("The daemon ended before it had answered.", 0.1),
+    ],
+)
+def test_status_shows_the_rest_without_tasks(asked: list[Any], error: Exception) -> None:
+    ANSWERS["tasks/list"] = error
+    facts = status.facts_of_scheduler({"state": "off", "other": None, "running": 0})
+    assert facts == [("tasks", "cannot be read now")]
+
+
 def plan(files: list[str], error: str | None = None) -> dict[str, Any]:
     """What a rewind of one turn changes."""
     lines = {"insertions": 1, "deletions": 2} if files else {"insertions": None, "deletions": None}
