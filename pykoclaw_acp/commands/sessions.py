@@ -109,12 +109,16 @@ def _of_others(turns: int) -> str:
 
 
 def show_event(session: str, seq: int, as_json: bool) -> None:
-    """Show what the log has at a position, whole."""
+    """Show what the log has at a position, whole; otherwise what it has next, and say so."""
     session = ask("sessions/show", session=session)["summary"]["id"]
     message = next(iter(follow(session, after=seq - 1)), None)
     if message is None:
         raise CommandFailed(f"There is nothing at {seq}: the session's history ends before that.")
-    update = message["params"]["update"]
+    update, place = message["params"]["update"], message["params"]["seq"]
+    if place != seq:
+        terminal.complain(
+            f"The history has nothing at {seq} alone. This is at {place}: what comes next, or the rest of a message."
+        )
     if as_json:
         terminal.as_json(update)
         return

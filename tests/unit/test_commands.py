@@ -1481,6 +1481,23 @@ def test_place_beyond_the_history_is_an_error(
     assert "There is nothing at 9999" in done.stderr
 
 
+@pytest.mark.parametrize("place", [7, 9])
+def test_other_place_of_the_history_is_named(
+    monkeypatch: pytest.MonkeyPatch, asked: list[Any], place: int
+) -> None:
+    """As of a message that is one row, or where a row was removed."""
+    message = {"params": {"seq": place, "update": {"sessionUpdate": "plan"}}}
+    ANSWERS["sessions/show"] = {"summary": summary(), "turns": []}
+    monkeypatch.setattr(sessions, "follow", lambda *_, **__: iter([message]))
+    done = run("sessions", "show", "5e55", "--seq", "7", "--json")
+    assert (done.exit_code, json.loads(done.stdout)) == (0, {"sessionUpdate": "plan"})
+    assert done.stderr == (
+        ""
+        if place == 7
+        else "The history has nothing at 7 alone. This is at 9: what comes next, or the rest of a message.\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("error", "certain"),
     [
