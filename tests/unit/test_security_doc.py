@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.system import disks
+from pykoclaw_acp.trust import watch
+
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs/security.md"
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
@@ -61,3 +64,11 @@ def test_nothing_is_claimed_outside_of_items() -> None:
         elif line:
             paragraph += 1
         assert paragraph <= 3, line
+
+
+def test_examinations_at_a_time_are_counted() -> None:
+    words = {2: "two", 5: "five"}
+    looks, each = words[watch.LOOKS], words[disks.EACH]
+    said = " ".join(DOCUMENT.read_text().split())
+    assert f"* **{looks.capitalize()} examinations at a time** for sessions, and {looks}" in said
+    assert f"at most {each} of them on one disk" in said
