@@ -177,6 +177,7 @@ class Import:
                         yield answer
                         if answer.done:
                             return
+                        scan.known.update(answer.last)  # for another reader
                         scan = msgspec.structs.replace(
                             scan, offset=answer.offset, state=answer.state, skip_first=False
                         )

@@ -15,7 +15,7 @@ import msgspec
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.transcripts import compactions, entries, lines, shell_commands, task_notices
 from pykoclaw_acp.transcripts.answers import Answers
-from pykoclaw_acp.transcripts.chain import find_turn, taken_upto
+from pykoclaw_acp.transcripts.chain import EarlierTurns, taken_upto
 from pykoclaw_acp.transcripts.content import failure, stopped, user_messages
 from pykoclaw_acp.transcripts.entries import Entry
 from pykoclaw_acp.transcripts.newest_plans import without_old_plans
@@ -40,7 +40,6 @@ from pykoclaw_acp.translation.translator import Translation
 PIECE: Final = 256 * 1024  # bytes of lines with events in a piece
 MOST_EVENTS: Final = 400  # in a piece
 PROGRESS: Final = 16 * 1024 * 1024  # bytes after which a piece ends in any case
-MOST_SEARCHES: Final = 8  # in a look: each reads the file from its beginning
 MOST_TITLE: Final = 1000  # characters
 DAMAGED: Final = "(A part of this conversation's transcript cannot be read.)"
 
@@ -58,7 +57,7 @@ class TranscriptReader:
         self._rewinds = Rewinds(scan, descriptor, upto, self._state)
         self._seen = Seen(self._state.entries())
         self._parents = self._state.parents()
-        self._searches = 0
+        self._earlier = EarlierTurns(scan, descriptor, self._state)
         self._translation = Translation(scan.cwd, plans=scan.plans)
         self._ids = call_ids.CallIds()
         self._subagents = Subagents(scan.path, self._translation, self._ids)
@@ -168,19 +167,9 @@ class TranscriptReader:
         if entry.parent is None:
             return NO_TURN
         found = self._state.turn_of(entry.parent)
-        if found is None and line.begin and self._searches < MOST_SEARCHES:
-            self._searches += 1
-            found = find_turn(self._file, line.begin, entry.parent)
-            if found is not None and found not in self._state.turns:
-                self._state.begin(found, self._earlier(found))
+        if found is None:
+            found = self._earlier.turn_of(entry.parent, line.begin)
         return self._state.head if found is None else found
-
-    def _earlier(self, turn: str) -> OpenTurn:
-        """A turn that was read long ago and goes on."""
-        after = self._scan.known.get(turn)
-        if after is None:
-            return OpenTurn("own")
-        return OpenTurn("other") if self._scan.offset else OpenTurn("known", after=after)
 
     @cached_property
     def _taken(self) -> int:
@@ -233,7 +222,7 @@ class TranscriptReader:
         turn = OpenTurn(owner, after=self._scan.known.get(uuid), parent=parent)
         turn.aside = self._state.lacks_answer(parent, entry.parent)
         self._rewinds.begin(turn, entry)
-        self._state.begin(uuid, turn)
+        self._earlier.add(uuid, turn)
         self._newer(uuid, turn, uuid)
         seen = SeenTurn(uuid, parent or None, owner == "own", background)
         seen.entrypoint = entry.entrypoint and entry.entrypoint[:64]

@@ -244,7 +244,8 @@ class State(msgspec.Struct, omit_defaults=True):
         self.turns[uuid] = turn
         self.follow(uuid, uuid)
         while len(self.turns) > MOST_TURNS:
-            del self.turns[next(iter(self.turns))]
+            gone = self.turns.pop(next(iter(self.turns)))
+            gone.recent, gone.before = [], []  # it may be kept for long
 
 
 def bounded(tasks: dict[str, PlanEntry]) -> dict[str, PlanEntry]:

@@ -34,6 +34,7 @@ from pykoclaw_acp.system.mounts import Mounts
 from pykoclaw_acp.transcripts import process, watching, wire
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.reader import DAMAGED
+from pykoclaw_acp.transcripts.state import MOST_TURNS
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
 from tests.databases import open_new
 from tests.integration.journals import Subject, subject
@@ -359,6 +360,19 @@ async def test_line_that_kills_readers_costs_itself(p: Place) -> None:
     made.readers = Deadly(hostile)
     await p.look(made)
     assert await p.log() == [*before, DAMAGED, *after]
+
+
+async def test_turn_goes_on_long_after_readers_death(p: Place) -> None:
+    said = turns(p.transcript, 1)
+    middle = p.transcript.head
+    said += turns(p.transcript, MOST_TURNS, 1)
+    hostile = p.transcript.path.stat().st_size
+    p.transcript.say("hostile")
+    p.transcript.say("The answer is 42.", parentUuid=middle)
+    made = p.transcripts()
+    made.readers = Deadly(hostile)
+    await p.look(made)
+    assert await p.log() == [*said, DAMAGED, "The answer is 42."]
 
 
 class Deadly(ReaderProcesses):
