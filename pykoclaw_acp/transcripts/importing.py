@@ -51,7 +51,6 @@ class AddedEvents:
     title: str | None = None
     first_look: bool = False
     replaced: bool = False  # as in `Imported`
-    continued: bool = False  # by a command of another program, after a turn of ours
 
     def add(self, logged: Collection[Logged]) -> None:
         """The next events."""
@@ -131,7 +130,6 @@ class Import:
                 if piece.done:
                     row = replace(row, size=look.size, mtime=look.mtime)
                 self.found.title = piece.title or self.found.title
-                self.found.continued |= piece.continued and not left
                 at = look.mtime // 1_000_000
                 told = told or hidden
                 await self._commit(

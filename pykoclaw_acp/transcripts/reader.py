@@ -223,6 +223,7 @@ class TranscriptReader:
         turn.aside = self._state.lacks_answer(parent, entry.parent)
         self._rewinds.begin(turn, entry)
         self._earlier.add(uuid, turn)
+        self._state.continued &= owner != "own"
         self._newer(uuid, turn, uuid)
         seen = SeenTurn(uuid, parent or None, owner == "own", background)
         seen.entrypoint = entry.entrypoint and entry.entrypoint[:64]
@@ -240,7 +241,7 @@ class TranscriptReader:
         found = self._state.turns.get(turn)
         if found is None or not self._newer(turn, found, uuid):
             if found is not None and found.owner == "own":
-                self._piece.continued |= compacted == "other" or of_terminal(entry.entrypoint)
+                self._state.continued |= compacted == "other" or of_terminal(entry.entrypoint)
                 if compacted == "other":  # it stands behind our turn
                     self._tell(turn, uuid, compactions.events(entry))
             return

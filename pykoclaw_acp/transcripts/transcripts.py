@@ -29,6 +29,7 @@ from pykoclaw_acp.transcripts.importing import ALL, AddedEvents, Import, NotImpo
 from pykoclaw_acp.transcripts.ports import ImportStore
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.roots import Roots
+from pykoclaw_acp.transcripts.state import restored
 from pykoclaw_acp.transcripts.watching import Watcher
 from pykoclaw_acp.transcripts.wire import Digest, DigestText
 
@@ -154,8 +155,6 @@ class ImportedTranscripts:
             )
             if standing is RowStanding.MISSING and not complete:
                 standing = RowStanding.SAME  # it is there, as far as is known
-            if standing is RowStanding.SAME and added.continued:
-                standing = RowStanding.MOVED_ON
             try:
                 digest = await self._digest(
                     session, followed, rows, turns, own, branching=branching
@@ -254,7 +253,7 @@ class ImportedTranscripts:
         if target == followed:
             own = {one.uuid for one in turns if one.own}
             head = rows[target].head
-            ours = head is None or head in own
+            ours = (head is None or head in own) and not restored(rows[target].state).continued
             return RowStanding.SAME if ours else RowStanding.MOVED_ON, followed
         if branching or not rows[target].related:
             return RowStanding.SIDE, followed

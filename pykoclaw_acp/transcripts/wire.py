@@ -67,8 +67,8 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     `events`: each with its source, unique in the transcript. `last`: newest entry of each turn of
     others. `parents`: turns that do not have all of the turn that they continue, and after which turn
     they have everything. `rewinds`: of each rewind that another program did, the newest turn before it,
-    and the newest one that stays. `head`: the turn that Claude goes on from. `continued`: another program has run a
-    command, such as `/compact`, after a turn of ours. `done`: nothing follows for now.
+    and the newest one that stays. `head`: the turn that Claude goes on from. `done`: nothing follows
+    for now.
     """
 
     offset: int
@@ -80,7 +80,6 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     parents: dict[str, str | None] = {}
     rewinds: list[tuple[str, str | None]] = []
     head: str | None = None
-    continued: bool = False
     done: bool = False
     title: str | None = None
     """Title that a person gave the session. Claude repeats it; only a new one counts."""

@@ -177,6 +177,30 @@ async def test_unchanged_transcript_starts_no_process(
     assert (again.readers.pids, pieces) == ([], [])
 
 
+async def test_terminals_command_is_known_to_next_server(
+    p: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a turn of ours is the newest, the worker lacks what the command did."""
+    own: list[str] = ["p0"]
+
+    async def own_turns(_session: str, *, new: bool) -> list[str]:  # noqa: ARG001
+        return own
+
+    monkeypatch.setattr(p.store, "own_turns", own_turns)
+    turns(p.transcript, 1)
+    assert (await p.look()).standing is RowStanding.SAME
+    p.transcript.prompt("<command-name>/compact</command-name>", entrypoint="cli")
+    p.transcript.prompt("<local-command-stdout></local-command-stdout>", entrypoint="cli")
+    assert (await p.look()).standing is RowStanding.MOVED_ON
+    assert (await p.look(p.transcripts())).standing is RowStanding.MOVED_ON
+    p.transcript.leaf(str(p.transcript.head))
+    assert (await p.look()).standing is RowStanding.MOVED_ON, "it was only noted"
+    own.append("p1")
+    turns(p.transcript, 1, 1)
+    assert (await p.look()).standing is RowStanding.SAME
+    assert (await p.look(p.transcripts())).standing is RowStanding.SAME
+
+
 async def test_reader_is_no_process_of_a_worker(p: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(lineage.WORKER, "one:two:3")
     turns(p.transcript, 1)
