@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
@@ -49,23 +49,16 @@ def _conclusion(levels: Sequence[report.Level]) -> str:
 def _context() -> report.Context:
     """What the checks look at."""
     places = Places.find()
-    status, unreachable, cli_path, bad_settings, group = None, None, None, None, None
-    profile, mode, here = "editor", "default", []
-    notify, daemon_environment = None, DaemonEnvironment()
-    sources: tuple[str, ...] = ("user", "project", "local")
-    asks = True
+    status, unreachable, bad_settings, group = None, None, None, None
+    chosen, here, daemon_environment = dict[str, Any](), list[str](), DaemonEnvironment()
     try:
         settings = loading.load()
-        sources, asks = settings.setting_sources, settings.workspace_trust == "ask"
-        profile, mode = settings.profile, settings.permission_mode
+        chosen, daemon_environment = listing.values(settings), settings.daemon_environment({})
         here = [
             line.env
             for line in listing.describe(settings)
             if line.source == str(Path(".env").absolute())
         ]
-        cli_path = None if settings.cli_path is None else str(settings.cli_path)
-        notify, daemon_environment = settings.notify, settings.daemon_environment({})
-        group = privacy.group_id(settings.group)
     except ConfigurationError as error:
         bad_settings = str(error)
     try:
@@ -76,25 +69,32 @@ def _context() -> report.Context:
             unreachable = str(error)
     except (CommandFailed, ConfigurationError) as error:
         unreachable = str(error)
+    if status is not None:
+        chosen = status.get("settings", chosen)  # missing in that of an older daemon
+    asks = status is not None and chosen.get("PYKOCLAW_WORKSPACE_TRUST", "ask") == "ask"
+    try:
+        group = privacy.group_id(chosen.get("PYKOCLAW_GROUP"))
+    except ConfigurationError as error:
+        bad_settings = str(error)
     return report.Context(
         places=places,
         environment=dict(os.environ),
         home=Path.home(),
         status=status,
         unreachable=unreachable,
-        cli_path=cli_path,
+        cli_path=chosen.get("PYKOCLAW_CLI_PATH"),
         bad_settings=bad_settings,
         group=group,
         unread_settings=dotenv.unread(),
         why_unread=dotenv.why_unread(),
         here_settings=here,
         unknown_settings=_unknown(),
-        profile=profile,
-        permission_mode=mode,
-        setting_sources=sources,
-        trusted=_trusted() if asks and status is not None else None,
+        profile=chosen.get("PYKOCLAW_PROFILE", "editor"),
+        permission_mode=chosen.get("PYKOCLAW_PERMISSION_MODE", "default"),
+        setting_sources=chosen.get("PYKOCLAW_SETTING_SOURCES", ("user", "project", "local")),
+        trusted=_trusted() if asks else None,
         daemon_environment=daemon_environment,
-        notify=notify,
+        notify=chosen.get("PYKOCLAW_NOTIFY"),
     )
 
 

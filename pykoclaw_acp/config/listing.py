@@ -12,13 +12,16 @@ from pykoclaw_acp.system.secrets import MASK, looks_secret
 HIDDEN: Final = frozenset({"crash_points"})  # settings for tests only
 
 
+SettingValue = str | int | float | list[str] | None
+
+
 @dataclass(frozen=True)
 class SettingLine:
     """A setting as `pykoclaw-acp config` shows it; `value` is JSON-compatible."""
 
     name: str
     env: str
-    value: str | int | float | list[str] | None
+    value: SettingValue
     source: str
     description: str
 
@@ -37,6 +40,11 @@ def describe(settings: Settings) -> list[SettingLine]:
         for name, field in Settings.model_fields.items()
         if name not in HIDDEN
     ]
+
+
+def values(settings: Settings) -> dict[str, SettingValue]:
+    """The settings that users may change, by their variables, without what is secret."""
+    return {line.env: line.value for line in describe(settings)}
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,6 @@ import os
 from typing import Final
 
 from pykoclaw_acp.doctor.report import Context, Finding
-from pykoclaw_acp.model.notices import DeliveryTarget
 from pykoclaw_acp.notify import targets
 from pykoclaw_acp.notify.targets import CommandTarget
 from pykoclaw_acp.system import trusted_path
@@ -16,30 +15,24 @@ _NAME: Final = "notices"
 
 def notices(context: Context) -> Finding:
     """The programs exist and are nobody else's, and what was told was accepted."""
-    if context.notify is None:
+    unaccepted = (context.status or {}).get("unaccepted", [])
+    if context.notify is None and not unaccepted:
         return Finding(
             _NAME, "ok", "nobody is told while you are away (PYKOCLAW_NOTIFY is not set)"
         )
-    found = targets.parse(context.notify)
-    for one in found:
+    for one in targets.parse(context.notify or ""):
         if isinstance(one, CommandTarget) and (finding := _program(one)) is not None:
             return finding
-    names = {one.key: one.shown for one in found if not isinstance(one, DeliveryTarget)}
-    told = ", ".join(
-        one.conversation if isinstance(one, DeliveryTarget) else one.shown for one in found
-    )
-    for one in (context.status or {}).get("unaccepted", []):
-        if one["target"] in names:
-            words = (
-                f"{names[one['target']]} has not accepted {one['notices']} notices: {one['reason']}"
-            )
-            return Finding(
-                _NAME,
-                "warning",
-                words,
-                "They are tried again for a day. Correct the target, or what it reports.",
-            )
-    return Finding(_NAME, "ok", f"while you are away, {told}")
+    for one in unaccepted:
+        name = one.get("name", "a target of PYKOCLAW_NOTIFY")  # an older daemon names none
+        number = "a notice" if one["notices"] == 1 else f"{one['notices']} notices"
+        return Finding(
+            _NAME,
+            "warning",
+            f"{name} has not accepted {number}: {one['reason']}",
+            "They are tried again for a day. Correct the target, or what it reports.",
+        )
+    return Finding(_NAME, "ok", f"while you are away, {context.notify}")
 
 
 def _program(command: CommandTarget) -> Finding | None:

@@ -28,7 +28,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Input of the checks. `status`: the daemon's answer, None if none answers."""
+    """Input of the checks. `status`: the daemon's answer, None if none answers. Settings are those of
+    the daemon, and those here if none answers.
+    """
 
     places: Places
     environment: Mapping[str, str]
@@ -56,7 +58,7 @@ class Context:
     daemon_environment: DaemonEnvironment = field(default_factory=DaemonEnvironment)
     """Account of new sessions, and where accounts are, by the settings here."""
     notify: str | None = None
-    """PYKOCLAW_NOTIFY, if it is valid."""
+    """PYKOCLAW_NOTIFY without what may be secret, if it is valid."""
     proc: Path = field(default=Path("/proc"))
 
     @property

@@ -31,7 +31,7 @@ class CommandTarget:
     @property
     def shown(self) -> str:
         """The program, without its arguments, which may be secret."""
-        return self.arguments[0]
+        return shlex.quote(self.arguments[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,13 @@ def parse(setting: str) -> list[Target]:
     return [_target(part) for part in parts if part]
 
 
+def names(setting: str) -> dict[str, str]:
+    """What its programs and webhooks are called, by their keys."""
+    return {one.key: one.shown for one in parse(setting) if not isinstance(one, DeliveryTarget)}
+
+
 def shown(setting: str) -> str:
-    """The setting without what may be secret."""
+    """The setting without what may be secret; it has the same targets, by other keys."""
     return ", ".join(
         one.conversation if isinstance(one, DeliveryTarget) else one.shown for one in parse(setting)
     )

@@ -67,6 +67,7 @@ class Clients:
             scheduler=app.scheduler_info,
             hidden=app.settings.hide_channels,
             others=self._other_settings,
+            settings=app.settings,
         )
         prompts = CommandPrompts(app.sessions, app.database, app.settings.data, own.finder.find)
         self._methods: Mapping[str, Method[Call, Any]] = (

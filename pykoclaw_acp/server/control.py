@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
@@ -45,9 +46,10 @@ class Control:
         scheduler: Callable[[], Awaitable[SchedulerInfo]] | None = None,
         hidden: Collection[str] = (),
         others: Callable[[], list[tuple[str, list[str]]]] = list,
+        settings: Settings | None = None,
     ) -> None:
         """`hidden`: channels whose conversations are in no list. `others`: clients whose environment
-        has other settings than the daemon, and which.
+        has other settings than the daemon, and which. `settings`: those of the daemon.
         """
         self.finder = SessionFinder(sessions, database)
         workers = WorkerControl(sessions, database, self.finder, launcher.whereabouts)
@@ -63,6 +65,7 @@ class Control:
             permissions=permissions,
             scheduler=scheduler,
             others=others,
+            settings=settings,
         )
         self._groups = (
             status,

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.channel.processes import WorkerRecord
+from pykoclaw_acp.config import listing
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import Places
@@ -78,6 +80,7 @@ class DaemonStatus:
         permissions: PermissionControl,
         scheduler: Callable[[], Awaitable[SchedulerInfo]] | None,
         others: Callable[[], list[tuple[str, list[str]]]],
+        settings: Settings | None,
     ) -> None:
         self._sessions = sessions
         self._database = database
@@ -89,6 +92,7 @@ class DaemonStatus:
         self._permissions = permissions
         self._scheduler = scheduler
         self._others = others
+        self._settings = settings
 
     @property
     def methods(self) -> dict[str, Method[Call, Any]]:
@@ -153,6 +157,7 @@ class DaemonStatus:
             limit_waits=stored.limit_waits,
             damaged=await self._launcher.damaged_spools(records.names(self._places)),
             unaccepted=stored.unaccepted,
+            settings={} if self._settings is None else listing.values(self._settings),
         )
 
     async def _stored(self) -> _Stored:
@@ -170,11 +175,21 @@ class DaemonStatus:
                 LimitWaitInfo(session=one.session_id, due=one.due * 1000)
                 for one in await limit_waits.every(self._database)
             ),
-            unaccepted=tuple(
-                UnacceptedNotices(target=target, notices=count, reason=reason)
-                for target, count, reason in await notices.unaccepted(self._database)
-            ),
+            unaccepted=tuple(await self._unaccepted()),
         )
+
+    async def _unaccepted(self) -> list[UnacceptedNotices]:
+        """What targets have not accepted that are still in the setting."""
+        if self._settings is None or self._settings.notify is None:
+            return []
+        from pykoclaw_acp.notify import targets  # others do not need it
+
+        names = targets.names(self._settings.notify)
+        return [
+            UnacceptedNotices(target=target, name=names[target], notices=count, reason=reason)
+            for target, count, reason in await notices.unaccepted(self._database)
+            if target in names
+        ]
 
     def _progress(self) -> ConversionInfo | None:
         progress = None if self._conversion is None else self._conversion.progress

@@ -132,7 +132,9 @@ class State(msgspec.Struct, omit_defaults=True):
     leaf: str = NO_TURN  # the turn with the entry that the CLI has noted last as the end
     leaf_aside: bool = False  # which does not follow that turn's answer
     rewound: bool = False  # by another program, since the newest prompt
-    continued: bool = False  # by a command of another program, such as `/compact`, after a turn of ours
+    continued: bool = (
+        False  # by a command of another program, such as `/compact`, after a turn of ours
+    )
     calls: dict[str, OpenCall] = {}
     over: list[str] = []  # calls whose ids a service may use again
     tasks: dict[str, PlanEntry] = {}

@@ -105,3 +105,22 @@ async def test_turn_whose_end_command_got_is_untold(stack: Stack) -> None:
     assert (first["answered_at"] is None, last["answered_at"] is None) == (False, True)
     told = stack.rows("SELECT notice_id FROM acp_notices")
     assert [row["notice_id"] for row in told] == [f"turn-{last['turn_id']}"]
+
+
+async def test_doctor_reports_settings_that_daemon_has(stack: Stack) -> None:
+    """Under systemd, the shell in which it is called has none of them."""
+    program = stack.root / "tell it"
+    program.write_text("#!/bin/sh\nexit 7\n")
+    program.chmod(0o755)
+    told = f"'{program}' --token S3CRET, {CHAT}"
+    await stack.daemon(PYKOCLAW_NOTIFY=told, PYKOCLAW_PERMISSION_MODE="plan")
+    await done(stack, "prompt", "--new", "--detach", text("Ready."))
+    failed = "SELECT 1 FROM acp_notifications WHERE reason IS NOT NULL"
+    await eventually(lambda: stack.rows(failed))
+    result = await run(stack, "doctor", "--json")
+    found = {one["check"]: one["found"] for one in result.json}
+    assert found["profile"] == "editor; permission mode of new sessions: plan"
+    assert found["notices"].startswith(f"'{program}' has not accepted a notice: ")
+    assert "S3CRET" not in result.out
+    status = await run(stack, "status", "--json")
+    assert status.json["settings"]["PYKOCLAW_NOTIFY"] == f"'{program}', {CHAT}"

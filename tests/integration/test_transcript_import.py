@@ -183,7 +183,7 @@ async def test_terminals_command_is_known_to_next_server(
     """Until a turn of ours is the newest, the worker lacks what the command did."""
     own: list[str] = ["p0"]
 
-    async def own_turns(_session: str, *, new: bool) -> list[str]:  # noqa: ARG001
+    async def own_turns(_session: str, *, new: bool) -> list[str]:
         return own
 
     monkeypatch.setattr(p.store, "own_turns", own_turns)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import field
+
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.protocol.control.answers import FullAnswer
 from pykoclaw_acp.protocol.control.permissions import QuestionInfo
@@ -70,9 +72,12 @@ class ConversionInfo(FullAnswer, frozen=True, kw_only=True):
 
 
 class UnacceptedNotices(FullAnswer, frozen=True, kw_only=True):
-    """Notices that a target has not accepted, and why; `target`: its name, without secrets."""
+    """Notices that a target has not accepted, and why; `target`: its key in the database; `name`:
+    what it is called, without what may be secret.
+    """
 
     target: str
+    name: str
     notices: int
     reason: str
 
@@ -115,7 +120,7 @@ class Status(FullAnswer, frozen=True, kw_only=True):
     `sessions`, `running` and `waiting` are null while the database cannot be read, which
     `database` says; `workers` and the like are empty then. `conversion`: null when all logs are in
     the new form. `damaged`: files kept of damaged spools. `unaccepted`: targets of PYKOCLAW_NOTIFY
-    that have not accepted notices.
+    that have not accepted notices. `settings`: those of the daemon, without what is secret.
     """
 
     daemon: DaemonInfo
@@ -133,3 +138,4 @@ class Status(FullAnswer, frozen=True, kw_only=True):
     accounts: tuple[AccountInfo, ...] = ()
     other_settings: tuple[OtherSettings, ...] = ()
     limit_waits: tuple[LimitWaitInfo, ...] = ()
+    settings: dict[str, str | int | float | list[str] | None] = field(default_factory=dict)
