@@ -31,6 +31,8 @@ MOST: Final = 64 * 1024 * 1024  # bytes of a file; Claude's own one grows with i
 _TOKEN: Final = re.compile(
     r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|//[^\n]*|/\*.*?(?:\*/|(\Z))|,(?=\s*[}\]])', re.DOTALL
 )
+# Words before a program that is started here: `env`, a shell, their options, variables.
+_BEFORE: Final = re.compile(r"exec|(?:.*/)?(?:env|(?:ba|da|z|k|fi)?sh)|-.*|\w+=.*")
 
 
 def claude_cli(context: Context) -> Finding:
@@ -215,7 +217,7 @@ def _named(context: Context, client: str, path: Path, commands: list[str]) -> Fi
     if not ours:
         return Finding(client, "ok", f"{path} does not name {PROGRAM}")
     for command, program in ours:
-        if shutil.which(program, path=context.environment.get("PATH")) is None:
+        if program and shutil.which(program, path=context.environment.get("PATH")) is None:
             advice = (
                 "Write its whole path there: editors often have a shorter PATH than your shell."
             )
@@ -230,7 +232,8 @@ def _named(context: Context, client: str, path: Path, commands: list[str]) -> Fi
                 found,
                 f"Let it start just `{PROGRAM}`: then they go on without it.",
             )
-    return Finding(client, "ok", f"{path} starts {PROGRAM}")
+    how = "starts" if any(program for _, program in ours) else "names"
+    return Finding(client, "ok", f"{path} {how} {PROGRAM}")
 
 
 def _words(command: str) -> list[str]:
@@ -242,17 +245,19 @@ def _words(command: str) -> list[str]:
             for word in (outer.split() if " " in outer else [outer])
         ]
     except ValueError:
-        return command.split()
+        return [word.strip("'\"") for word in command.split()]
 
 
 def _program(command: str) -> str | None:
-    """The program of a command that starts a client of ours, also as `pykoclaw acp`."""
+    """The program of a command that starts a client of ours, also as `pykoclaw acp`; empty if another
+    program starts it, which may be elsewhere; None if the command is of something else.
+    """
     words = _words(command)
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for at, word in enumerate(words):
         name = os.path.basename(word)
-        if name == PROGRAM or (name == "pykoclaw" and after == "acp"):
-            return word
-    return PROGRAM if PROGRAM in command else None
+        if name == PROGRAM or (name == "pykoclaw" and words[at + 1 : at + 2] == ["acp"]):
+            return word if all(map(_BEFORE.fullmatch, words[:at])) else ""
+    return "" if PROGRAM in command else None
 
 
 def workers_environment(context: Context) -> tuple[Mapping[str, str], str]:

@@ -632,6 +632,13 @@ def test_zeds_configuration_is_looked_at(
         ("sh -c 'PYKOCLAW_DATA=\"$HOME/x\" exec pykoclaw-acp serve --stdio'", "warning"),
         ("/nowhere/pykoclaw-acp", "problem"),
         ("claude-agent-acp", "ok"),
+        ("env -i pykoclaw-acp", "ok"),
+        ("env A=b /nowhere/pykoclaw-acp", "problem"),
+        ("bash -lc 'exec /nowhere/pykoclaw-acp'", "problem"),
+        ("ssh me@host env A=b /nowhere/pykoclaw-acp", "ok"),
+        ("ssh me@host /nowhere/pykoclaw-acp serve --stdio", "warning"),
+        ("sh -c 'ssh me@host /nowhere/pykoclaw-acp'", "ok"),
+        ("docker exec -i name /nowhere/pykoclaw-acp", "ok"),
         ("pykoclaw acp", "problem"),
         ("pykoclaw chat", "ok"),
     ],
@@ -642,6 +649,13 @@ def test_mittos_configuration_is_looked_at(
     program(tmp_path / "bin/pykoclaw-acp")
     (tmp_path / ".mittorc").write_text(f"acp:\n  - pykoclaw:\n      command: {command}\n")
     assert claude.mitto(context).level == level
+
+
+@pytest.mark.parametrize("command", ["/nowhere/pykoclaw-acp-work.sh", "uvx pykoclaw-acp"])
+def test_what_starts_us_is_not_sought_as_us(command: str, context: Context, tmp_path: Path) -> None:
+    (tmp_path / ".mittorc").write_text(f"acp:\n  - pykoclaw:\n      command: {command}\n")
+    found = claude.mitto(context)
+    assert (found.level, found.found) == ("ok", f"{tmp_path}/.mittorc names pykoclaw-acp")
 
 
 SERVER = {"mcpServers": {"mitto": {"url": "http://127.0.0.1:5757/mcp"}}}
