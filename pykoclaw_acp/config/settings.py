@@ -141,7 +141,7 @@ class Settings(BaseSettings):
     )
     socket: AbsolutePath | None = Field(
         default=None,
-        description="Socket of the daemon; in XDG_RUNTIME_DIR or PYKOCLAW_STATE if unset.",
+        description="Socket of the daemon, in a directory only you use; in XDG_RUNTIME_DIR or PYKOCLAW_STATE if unset.",
     )
     orphan_grace: Seconds = Field(
         default=7200.0, description="Seconds a running turn may continue without a daemon; above 0."

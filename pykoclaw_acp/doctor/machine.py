@@ -121,15 +121,15 @@ def socket(context: Context) -> Finding:
         return Finding("socket", "warning", found,
                        f"pykoclaw-acp can use it, but systemd and others take {LONGEST_SOCKET} at most: "
                        "set PYKOCLAW_SOCKET to a shorter path.")  # fmt: skip
-    return _private(
-        "socket", [Path(os.path.dirname(context.places.socket))], 0o077, "nobody has used it yet"
-    )
+    directory = Path(os.path.dirname(context.places.socket))
+    return _private("socket", [directory], 0o077, "nobody has used it yet", "PYKOCLAW_SOCKET")
 
 
 def directories(context: Context) -> Finding:
     """Data and state directories are ours, and no other user can write to them or replace them."""
     data, state = context.places.data, context.places.state
-    own = _private("directories", [Path(data), Path(state)], 0o002, "there are none yet")
+    settings = "PYKOCLAW_DATA or PYKOCLAW_STATE"
+    own = _private("directories", [Path(data), Path(state)], 0o002, "there are none yet", settings)
     found = [*trusted_path.examine(data, context.group), *trusted_path.examine(state)]
     if own.level != "ok" or not found:
         return own
@@ -150,7 +150,7 @@ def instance(context: Context) -> Finding:
         directory = Path(context.places.state, name)
         below = ("sockets", "tmp", "spool", "daemon.log", "workers.log", records.NAME)
         paths += [directory, *(directory / one for one in below)]
-    return _private("state files", paths, 0o077, "there are none yet")
+    return _private("state files", paths, 0o077, "there are none yet", "PYKOCLAW_STATE")
 
 
 def copy(context: Context) -> Finding:
@@ -269,19 +269,23 @@ CHECKS: Final = (
 )
 
 
-def _private(check: str, paths: list[Path], forbidden: int, missing: str) -> Finding:
-    """The paths are ours, and others have none of the forbidden permissions."""
+def _private(check: str, paths: list[Path], forbidden: int, missing: str, settings: str) -> Finding:
+    """The paths, which the settings name, are ours, and others have none of the forbidden
+    permissions.
+    """
     existing = sorted(path for path in paths if os.path.lexists(path))
     for path in existing:
         status = os.lstat(path)
         if status.st_uid != os.geteuid():
+            shared = status.st_mode & stat.S_ISVTX
+            given = "" if shared else "; if nobody else needs it, `chown` can give it to you"
             return Finding(check, "problem", f"{path} belongs to user {status.st_uid}, not to you",
-                           "Choose another place in the settings, or have it given to you with `chown`.")  # fmt: skip
+                           f"Choose another place in the settings{given}.")  # fmt: skip
         open_to_others = stat.S_IMODE(status.st_mode) & forbidden
         if open_to_others and not stat.S_ISLNK(status.st_mode):
             closed = stat.S_IMODE(status.st_mode) & ~forbidden
             return Finding(check, "problem", f"others may use {path} (mode {stat.S_IMODE(status.st_mode):o})",
-                           f"Restrict it with `chmod {closed:o} {path}`.")  # fmt: skip
+                           trusted_path.closing(str(path), status.st_mode, f"{closed:o}", settings))  # fmt: skip
     if not existing:
         return Finding(check, "ok", missing)
     return Finding(

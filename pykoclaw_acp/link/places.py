@@ -130,9 +130,7 @@ def secure_directory(path: str | os.PathLike[str], setting: str | None = None) -
     replace it.
     """
     # Not at the top: only who starts a daemon makes directories
-    from pykoclaw_acp.system import (
-        trusted_path,
-    )
+    from pykoclaw_acp.system import trusted_path
 
     trusted_path.require(os.fspath(path))
     try:
@@ -269,9 +267,10 @@ def _open_private(path: str) -> int:
         raise errors.ConfigurationError(
             f"The directory {path} belongs to user {status.st_uid}, not to you ({os.geteuid()})."
         )
-    raise errors.ConfigurationError(
-        f"Others can use the directory {path}. Restrict it with `chmod 700 {path}`."
-    )
+    from pykoclaw_acp.system import trusted_path
+
+    way = trusted_path.closing(path, status.st_mode, "700", "PYKOCLAW_SOCKET or PYKOCLAW_STATE")
+    raise errors.ConfigurationError(f"Others can use the directory {path}. {way}")
 
 
 def _is_own_directory(path: str) -> bool:

@@ -88,6 +88,19 @@ def unusable(
     return errors.DirectoryUnusable(path, error, ways, what)
 
 
+def closing(path: str, mode: int, change: str, settings: str = "") -> str:
+    """How others are kept out of a directory of this mode: `change` is for chmod(1), and `settings`
+    can name another one. One with the sticky bit, such as /tmp, has to stay open.
+    """
+    another = (
+        f"set {settings} to a place in another directory" if settings else "choose another one"
+    )
+    if mode & stat.S_ISVTX:
+        return f"It is meant for everybody: {another}."
+    needed = f"; if others need it, {another}" if settings else ""
+    return f"Restrict it with `chmod {change} {path}`{needed}."
+
+
 def examine(path: str, group: int | None = None) -> list[Weakness]:
     """Weaknesses of `path` and its ancestors, as far as they exist; members of `group` are trusted.
 
@@ -171,9 +184,7 @@ class _Directory:
             return []
         if status.st_mode & stat.S_IWOTH:
             return [
-                self._weak(
-                    f"Everybody can write to {path}.", f"Restrict it with `chmod o-w {path}`."
-                )
+                self._weak(f"Everybody can write to {path}.", closing(path, status.st_mode, "o-w"))
             ]
         if not status.st_mode & stat.S_IWGRP:
             return []
@@ -185,7 +196,7 @@ class _Directory:
         names = ", ".join(writers[:3]) + (", …" if len(writers) > 3 else "")
         return [
             self._weak(
-                f"Others ({names}) can write to {path}.", f"Restrict it with `chmod g-w {path}`."
+                f"Others ({names}) can write to {path}.", closing(path, status.st_mode, "g-w")
             )
         ]
 

@@ -168,24 +168,30 @@ def test_socket_path_unusable_for_others_is_warning(context: Context, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("check", "place", "mode", "closed"),
+    ("check", "place", "mode", "closed", "settings"),
     [
-        (machine.directories, "data", 0o757, "755"),
-        (machine.instance, "directory", 0o755, "700"),
-        (machine.socket, "directory", 0o750, "700"),
+        (machine.directories, "data", 0o757, "755", "PYKOCLAW_DATA or PYKOCLAW_STATE"),
+        (machine.instance, "directory", 0o755, "700", "PYKOCLAW_STATE"),
+        (machine.socket, "directory", 0o750, "700", "PYKOCLAW_SOCKET"),
     ],
 )
 def test_what_others_may_use_is_to_be_closed(
-    check: checks.Check, place: str, mode: int, closed: str, context: Context
+    check: checks.Check, place: str, mode: int, closed: str, settings: str, context: Context
 ) -> None:
     directory = Path(getattr(context.places, place))
     directory.mkdir(parents=True)
     directory.chmod(mode)
     found = check(context)
+    another = f"set {settings} to a place in another directory."
     assert (found.level, found.advice) == (
         "problem",
-        f"Restrict it with `chmod {closed} {directory}`.",
+        f"Restrict it with `chmod {closed} {directory}`; if others need it, {another}",
     )
+    directory.chmod(0o1777)
+    assert check(context).advice == f"It is meant for everybody: {another}"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        assert check(context).advice == "Choose another place in the settings."
     directory.chmod(int(closed, 8))
     assert check(context).level == "ok"
 

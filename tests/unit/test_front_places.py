@@ -187,6 +187,11 @@ def test_directory_is_made_private_and_foreign_refused(
     with pytest.raises(ConfigurationError, match=f"chmod 700 {path}"):
         secure_directory(path)
     assert path.stat().st_mode & 0o777 == 0o750
+    for mode in (0o1755, 0o1777):
+        path.chmod(mode)
+        with pytest.raises(ConfigurationError, match="meant for everybody") as refused:
+            secure_directory(path)
+        assert "chmod" not in str(refused.value)
     path.chmod(0o700)
     owner = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
