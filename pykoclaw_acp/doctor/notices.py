@@ -43,7 +43,7 @@ def _program(command: CommandTarget) -> Finding | None:
             _NAME, "problem", f"{path} in PYKOCLAW_NOTIFY cannot be run",
             "Name a program that exists and is executable.",
         )  # fmt: skip
-    weak = [one for one in trusted_path.examine(os.path.dirname(path)) if one.certain]
+    weak = [one for one in trusted_path.examine(path, file=True) if one.certain]
     if weak:
         return Finding(_NAME, "warning", f"{path}: {weak[0].words}", weak[0].remedy)
     return None

@@ -101,8 +101,9 @@ def closing(path: str, mode: int, change: str, settings: str = "") -> str:
     return f"Restrict it with `chmod {change} {path}`{needed}."
 
 
-def examine(path: str, group: int | None = None) -> list[Weakness]:
+def examine(path: str, group: int | None = None, *, file: bool = False) -> list[Weakness]:
     """Weaknesses of `path` and its ancestors, as far as they exist; members of `group` are trusted.
+    `file`: it may be a file, which is examined as well.
 
     Directories must belong to root or to us, and must not be writable by others. Ancestors may be
     writable if they are sticky, as the next component is checked itself. A weakness below a
@@ -122,7 +123,7 @@ def examine(path: str, group: int | None = None) -> list[Weakness]:
             try:
                 target = _link(name, way[-1].handle)
                 if target is None:
-                    way.append(_Directory.open(name, way[-1]))
+                    way.append(_Directory.open(name, way[-1], file=file and not names))
             except OSError:
                 break  # missing, or not a directory: left to the user of the path
             if target is None:
@@ -151,9 +152,9 @@ class _Directory:
         self.closed = closed
 
     @classmethod
-    def open(cls, name: str, above: _Directory | None) -> _Directory:
-        """Raises OSError."""
-        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    def open(cls, name: str, above: _Directory | None, *, file: bool = False) -> _Directory:
+        """Raises OSError, for a file unless it may be one."""
+        flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | (0 if file else os.O_DIRECTORY)
         if above is None:
             return cls(os.open(name, flags), name, False)
         path = os.path.join(above.path, name)

@@ -815,6 +815,19 @@ def test_doctor_names_targets_that_cannot_be_told(context: Context) -> None:
     assert notices.notices(replace(context, notify=f"{path} --now")).level == "ok"
 
 
+def test_doctor_names_program_that_others_can_change(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = program(context.home / "bin/tell")
+    path.chmod(0o777)
+    told = replace(context, notify=f"{path} --now")
+    assert notices.notices(told).level == "ok", "nobody else can reach it"
+    is_closed = "pykoclaw_acp.system.trusted_path._Directory.is_closed"
+    monkeypatch.setattr(is_closed, lambda self: False)
+    found = notices.notices(told)
+    assert (found.level, found.advice) == ("warning", f"Restrict it with `chmod o-w {path}`.")
+
+
 def test_doctor_says_why_notices_were_not_accepted(context: Context) -> None:
     reason = {"target": "webhook:1", "notices": 3, "reason": "HTTP status 500"}
     answered = {**status(), "unaccepted": [{**reason, "name": "https://example.com/…"}]}

@@ -125,6 +125,20 @@ def test_the_directory_itself_may_not_be_sticky(top: Path) -> None:
     assert (weakness.directory, "chmod" in weakness.remedy) == (str(top), False)
 
 
+def test_file_counts_if_it_is_asked_for(top: Path, inside: Path) -> None:
+    (file := inside / "file").write_text("")
+    everybody(file)
+    (link := top / "link").symlink_to(file)
+    assert trusted_path.examine(str(link)) == []
+    (weakness,) = trusted_path.examine(str(link), file=True)
+    assert (weakness.directory, weakness.certain) == (str(file), False)
+    inside.chmod(0o755)
+    (weakness,) = trusted_path.examine(str(file), file=True)
+    assert (str(weakness), weakness.certain) == (
+        f"Everybody can write to {file}. Restrict it with `chmod o-w {file}`.", True
+    )  # fmt: skip
+
+
 def test_what_others_cannot_reach_is_a_warning(top: Path, inside: Path) -> None:
     everybody(inside)
     (inside / "c").mkdir()
