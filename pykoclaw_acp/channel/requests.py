@@ -13,9 +13,10 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True, tag_field="frame", omi
 
 
 class StopTask(_Request, frozen=True, kw_only=True, tag="stop_task"):
-    """Stop a subagent or a command in the background; the turn goes on."""
+    """Stop a subagent or a command in the background; the turn goes on. `why`: if the user did not want it."""
 
     tool_call_id: str
+    why: str = ""
 
 
 class StopSubagents(_Request, frozen=True, kw_only=True, tag="stop_subagents"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 import structlog
 
+from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.permissions import words
@@ -79,16 +81,24 @@ class Parking:
         """Stop the subagents whose requests, among those that the adopted worker has open, the other
         daemon has parked.
         """
-        parked = (one for one in self._permissions.parked if one.ask_id in asked)
-        if not all(self._runs(one.turn_id) for one in parked):
-            self._requests.stop_subagents(words.UNATTENDED)
+        for request in self._permissions.parked:
+            if request.ask_id in asked and not self._runs(request.turn_id):
+                self._stop(request)
 
     def _stop(self, request: PermissionRequest) -> None:
-        """Stop the turn of a parked request, or the subagents if it has ended: one of them waits."""
+        """Stop the turn of a parked request; if it has ended, the subagent that waits, or all where
+        that does not interrupt another turn.
+        """
         if self._runs(request.turn_id):
             self._tasks.start(self._stop_turn(request.turn_id))
+        elif request.parent_id is not None and (self._queue.uses_worker or self._background):
+            self._tasks.start(self._stop_subagent(request.parent_id))
         else:
             self._requests.stop_subagents(words.UNATTENDED)
+
+    async def _stop_subagent(self, call: str) -> None:
+        with contextlib.suppress(InvalidRequest):  # it has ended
+            await self._requests.stop_task(call, words.UNATTENDED)
 
     def _runs(self, turn_id: str) -> bool:
         return turn_id in self._background or self._queue.running(turn_id) is not None

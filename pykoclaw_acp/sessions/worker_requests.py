@@ -40,10 +40,11 @@ class WorkerRequests:
         self._decided = asyncio.Event()  # whether the worker takes requests, or is gone
         self._open: dict[int, asyncio.Future[WorkerReply]] = {}
 
-    async def stop_task(self, tool_call_id: str) -> None:
-        """Stop a subagent, or a command that runs in the background."""
+    async def stop_task(self, tool_call_id: str, why: str = "") -> None:
+        """Stop a subagent, or a command that runs in the background; `why`: if the user did not want it."""
+        number = next(self._numbers)
         frame = StopTask(
-            epoch=self._state.epoch, request=next(self._numbers), tool_call_id=tool_call_id
+            epoch=self._state.epoch, request=number, tool_call_id=tool_call_id, why=why
         )
         await self._ask(frame)
 

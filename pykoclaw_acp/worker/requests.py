@@ -70,5 +70,5 @@ class TaskRequests:
         task = self._calls.known.calls.get(request.tool_call_id)
         if task is None or not task.runs:
             raise LookupError(NO_TASK)
-        with self._calls.stopped(request.tool_call_id, BY_USER):
+        with self._calls.stopped(request.tool_call_id, request.why or BY_USER):
             return await sdk_private.control(client, {"subtype": "stop_task", "task_id": task.id})

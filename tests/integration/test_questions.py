@@ -17,6 +17,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace as replace_struct
 
+from pykoclaw_acp.channel.requests import StopSubagents, StopTask
 from pykoclaw_acp.errors import (
     AcpError,
     DamageMet,
@@ -32,6 +33,7 @@ from pykoclaw_acp.model.session_environment import ClientEnvironment, StoredEnvi
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.pool import capacity, occupation
 from pykoclaw_acp.sessions.permissions import decisions
+from pykoclaw_acp.sessions.permissions.words import UNATTENDED
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.store import permissions
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -375,6 +377,27 @@ async def test_parked_question_frees_worker_at_once(
             await eventually(functools.partial(getattr, away, "unattended_since"))
         assert (await r.run(await r.session(), "say 1")).state == "done"
         assert [one.turn.ended.done() for one in asking] == [True, False], "one is enough"
+
+
+@pytest.mark.parametrize("busy", [True, False])
+async def test_parked_question_of_ended_turn_stops_subagent(tmp_path: Path, busy: bool) -> None:
+    """`busy`: another turn runs, which is not stopped."""
+    async with rig(tmp_path, "park") as r:
+        asking = await begin(r)
+        asking.channel.background(1)
+        asking.channel.say(asking.channel.ended(asking.turn.turn_id))
+        await asking.session.idle()
+        other = await r.prompt(asking.session, "hang") if busy else None
+        for one in list(asking.session.subscriptions):
+            one.close()
+        await eventually(lambda: asking.channel.acked == asking.channel.last)
+        asking.ask("q1", parent_id="agent")
+        kind = StopTask if busy else StopSubagents
+        (frame,) = await eventually(
+            lambda: [one for one in asking.channel.got if isinstance(one, kind)]
+        )
+        assert frame.why == UNATTENDED
+        assert other is None or not other.ended.done()
 
 
 async def test_parked_question_leaves_worker_to_another_turn(
