@@ -53,6 +53,11 @@ class SchedulerState(StrEnum):
     STANDS_BY = "stands_by"  # not while pykoclaw's scheduler runs
 
 
+def run_key(turn_id: str) -> str:
+    """The request key of a turn that is a run, or may become one."""
+    return f"task:{turn_id}"
+
+
 class Task(msgspec.Struct, frozen=True):
     """A row of `scheduled_tasks`."""
 
@@ -97,7 +102,8 @@ class CutTask:
 
 @dataclass(slots=True)
 class TaskRun:
-    """A run from its claim to its result; `turn_id` is that of the turn that it is.
+    """A run from its claim to its result; `turn_id` is that of the turn that it is: once a parked request
+    of that is answered, of the turn that tells Claude.
 
     `claimed`: the next run that the claim has written. `manual`: somebody asked for it, and the
     schedule does not change. `aside`: in a session of its own. `started_at`: ms since 1970. `asked`:
@@ -129,7 +135,7 @@ class TaskRun:
     @property
     def request_key(self) -> str:
         """Under which its prompt is accepted once."""
-        return f"task:{self.turn_id}"
+        return run_key(self.turn_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,29 +41,28 @@ class LeftRuns:
             await asyncio.sleep(PAUSE)
 
     async def tidy(self) -> None:
-        """Delete runs of deleted tasks, and those whose session is gone or was emptied, unless a client
-        has that open.
+        """Delete runs of deleted tasks, and those whose session is gone or was emptied, unless somebody
+        needs that.
         """
         for turn_id, session_id in await self._store.outlived():
-            if session_id is not None:
-                if self._sessions.live.in_use(session_id):
-                    continue
-                if not await self._done(self._delete(session_id), session_id):
-                    continue
+            if session_id is not None and not await self._done(
+                self._delete(session_id), session_id
+            ):
+                continue
             await self._done(self._store.forget(turn_id), session_id)
 
     async def tidy_before(self, run: TaskRun) -> None:
-        """Keep the newest run of a task that runs aside, and no other; what cannot be deleted is kept in
-        mind.
+        """Keep the newest run of a task that runs aside, and no other; what cannot be deleted, or is
+        needed, is kept in mind.
         """
         sessions = await self._store.left_aside(run)
         if all([await self._done(self._delete(one), one) for one in sessions]):
             await self._store.forget_earlier(run)
 
-    async def _done(self, deleting: Awaitable[None], session_id: str | None) -> bool:
+    async def _done(self, deleting: Awaitable[bool | None], session_id: str | None) -> bool:
         """Whether it was deleted: the others must not wait behind what is damaged."""
         try:
-            await deleting
+            return await deleting is not False
         except Exception as error:
             if passes(error):
                 raise
@@ -72,11 +71,15 @@ class LeftRuns:
             )
             await self._store.writable()  # damage keeps everybody from writing for a moment
             return False
-        return True
 
-    async def _delete(self, session_id: str) -> None:
+    async def _delete(self, session_id: str) -> bool:
+        """False if a client has the session open, a turn runs there, or a request waits for an answer."""
         if (session := await self._sessions.find(session_id)) is not None:
+            runs = self._sessions.live.in_use(session_id) or session.background
+            if runs or session.permissions.pending_ids:
+                return False
             await self._sessions.delete(session)
         unused = await self._store.claude_sessions_aside(session_id)
         await self._sessions.catalogue.remove_transcripts(unused)
         await self._store.discard_aside(session_id)
+        return True

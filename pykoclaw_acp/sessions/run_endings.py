@@ -16,17 +16,26 @@ _GOES_ON: Final = (
     "Work in the background had not ended an hour after Claude's answer. It goes on in the"
     " conversation; what was said until then is kept."
 )
+_ASKS: Final = (
+    "A permission request of Claude's work in the background waits for an answer, without limit:"
+    " `pykoclaw-acp approve` lists and answers it. What Claude does then is shown in its session, and"
+    " is no result of this run."
+)
 _STOPPED: Final = (
     "Work in the background had not ended an hour after Claude's answer, and was stopped. What was"
     " said until then is kept; let the task end what it starts."
 )
 
 
-def reason(run: TaskRun, outcome: Outcome, work: Work, *, goes_on: bool) -> str | None:
-    """Why there is no result; None of an answer. `goes_on`: not all that its turn has led to has ended."""
+def reason(run: TaskRun, outcome: Outcome, work: Work, *, goes_on: bool, asks: bool) -> str | None:
+    """Why there is no result; None of an answer. `goes_on`: not all that its turn has led to has ended;
+    `asks`: a request of that is parked.
+    """
     if outcome.state == TurnState.DONE:
         if not work.turns:
             return DELETED
+        if asks:
+            return _ASKS
         if work.failed is None:
             return work.blocked or ((_STOPPED if run.aside else _GOES_ON) if goes_on else None)
         outcome = work.failed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -29,6 +29,7 @@ from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from pykoclaw_acp.model.work import Work
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions import folders, run_endings
+from pykoclaw_acp.sessions.going_run import GoingRun
 from pykoclaw_acp.sessions.left_runs import LeftRuns
 from pykoclaw_acp.sessions.ports.tasks import TaskStore
 from pykoclaw_acp.sessions.registry import Sessions
@@ -47,27 +48,6 @@ MOST_TRIES: Final = (
 log: Final = structlog.get_logger()
 
 
-@dataclass(eq=False, slots=True)
-class _Going:
-    """A run and what works on it: while it tidies up behind its result, the next may have begun."""
-
-    run: TaskRun
-    recovered: bool = False  # an earlier daemon has begun it
-    act: asyncio.Task[None] | None = None
-    turn: Turn | None = None  # which it is, or may be
-    given: ClientEnvironment | None = None  # by who asked for it
-
-    @property
-    def is_queued(self) -> bool:
-        """Whether its turn waits."""
-        return self.turn is not None and self.turn.state == TurnState.QUEUED
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether its turn has ended: then it waits for work in the background."""
-        return self.turn is not None and self.turn.ended.done()
-
-
 class TaskRuns:
     """Runs claimed tasks. `data` is the data directory, and `workers` how many may live; `changed` is
     set when a run has ended, and `written` by others, when a task may have been deleted.
@@ -82,7 +62,7 @@ class TaskRuns:
         self._data = data
         self._most_aside = max(workers // 2, 1)  # runs that keep their workers
         self._tasks = Tasks()
-        self._going: dict[str, _Going] = {}  # by task, the newest of each
+        self._going: dict[str, GoingRun] = {}  # by task, the newest of each
 
     @property
     def room(self) -> int:
@@ -94,9 +74,9 @@ class TaskRuns:
         aside = sum(one.run.aside or one.run.task.isolated for one in busy + ended)
         return max(min(MOST_RUNS - len(busy), self._most_aside - aside), 0)
 
-    def _waits(self, one: _Going) -> bool:
+    def _waits(self, one: GoingRun) -> bool:
         """Whether its turn waits for a person's answer, or behind another one, or has ended."""
-        if one.has_ended:
+        if one.has_ended or one.parked:
             return True
         run = one.run
         session = self._sessions.live.get(run.session_id or "")
@@ -118,7 +98,7 @@ class TaskRuns:
         for run in await self._store.unfinished():
             if run.task.id not in self._going:
                 log.info("A run goes on", action="task_recovered", task=run.task.id)
-                self._start(_Going(run, recovered=True))
+                self._start(GoingRun(run, recovered=True))
 
     async def begin(
         self,
@@ -137,7 +117,7 @@ class TaskRuns:
         await self._store.claim(run)
         crash_points.reached("task_claimed")
         log.info("Task claimed", action="task_claimed", task=task.id, turn=run.turn_id)
-        self._start(_Going(run, given=given))
+        self._start(GoingRun(run, given=given))
         return run
 
     def give_up(self, task_id: str) -> None:
@@ -151,7 +131,7 @@ class TaskRuns:
         elif one.act is not None and not one.recovered:  # that may be a turn
             one.act.cancel()
 
-    def _call_off(self, one: _Going) -> None:
+    def _call_off(self, one: GoingRun) -> None:
         if (turn := one.turn) is None or not one.is_queued or turn.cancelled.is_set():
             return
         log.info("A run is called off", action="task_called_off", task=one.run.task.id)
@@ -182,12 +162,12 @@ class TaskRuns:
         """Leave the runs to the next daemon."""
         self._tasks.cancel()
 
-    def _start(self, one: _Going) -> None:
+    def _start(self, one: GoingRun) -> None:
         """Begin the run in a task of its own."""
         self._going[one.run.task.id] = one
         one.act = self._tasks.start(self._run(one), name="scheduled task")
 
-    async def _run(self, one: _Going) -> None:
+    async def _run(self, one: GoingRun) -> None:
         run, tries = one.run, count(1)
 
         async def act() -> None:
@@ -212,7 +192,7 @@ class TaskRuns:
                 del self._going[run.task.id]
             self.changed.set()
 
-    async def _to_its_end(self, one: _Going) -> None:
+    async def _to_its_end(self, one: GoingRun) -> None:
         run = one.run
         session: Session | None = None
         outcome: Outcome | None = None
@@ -229,7 +209,8 @@ class TaskRuns:
             reason = str(error)
         else:
             text = work.text
-            reason = run_endings.reason(run, outcome, work, goes_on=goes_on)
+            asks = session.permissions.has_parked(work.turns)
+            reason = run_endings.reason(run, outcome, work, goes_on=goes_on, asks=asks)
         await self._finish(run, reason, session, text)
 
     async def _work(self, run: TaskRun, session: Session, outcome: Outcome) -> tuple[Work, bool]:
@@ -262,7 +243,7 @@ class TaskRuns:
         self._sessions.deliveries_wanted.set()
         await self.left.tidy_before(run)
 
-    async def _turn_of(self, one: _Going) -> tuple[Session, Outcome]:
+    async def _turn_of(self, one: GoingRun) -> tuple[Session, Outcome]:
         """The run's turn, to its end. One that ended before it began is given another id."""
         run = one.run
         while True:
@@ -278,14 +259,14 @@ class TaskRuns:
                 self.written.set()  # the task may have been deleted meanwhile
             if made.cancelled.is_set():
                 self._call_off(one)
-            outcome, _ = await asyncio.shield(turn.ended)
+            outcome = await one.outcome(session, turn, self.changed)
             if outcome.failure is None or outcome.failure.kind != ErrorKind.NOT_STARTED:
                 return session, outcome
             again = str(uuid4())
             await self._store.place(replace(run, turn_id=again), run.turn_id)
             run.turn_id = again
 
-    async def _given(self, one: _Going, session: Session) -> ClientEnvironment | None:
+    async def _given(self, one: GoingRun, session: Session) -> ClientEnvironment | None:
         """What a client gives that has the task's conversation open, or who asked for the run. It
         waits for a client to come back to a new daemon, if it needs that.
         """

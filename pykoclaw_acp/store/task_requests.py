@@ -78,6 +78,15 @@ async def standing(
     return (RunStanding.WAITS if waits else RunStanding.CANCELLED), session_id
 
 
+def go_on_as(turn_id: str, ask_id: str) -> Statement:
+    """The run whose turn has parked this pending request goes on as the turn that tells the answer."""
+    return Statement(
+        "UPDATE acp_task_runs SET turn_id = ? WHERE ended_at IS NULL AND turn_id ="
+        " (SELECT p.turn_id FROM acp_permissions p WHERE p.permission_id = ? AND p.outcome IS NULL)",
+        (turn_id, ask_id),
+    )
+
+
 def pause(task_id: str) -> Statement:
     """Pause a task as pykoclaw's `update_task` does; fails with Conflict if it has been completed."""
     return Statement(

@@ -228,6 +228,19 @@ async def begin(r: Rig, *clients: Person) -> Asking:
     )
 
 
+async def running_in(r: Rig) -> Asking:
+    """The session, the turn and the worker that got a prompt last, while that turn runs."""
+
+    def find() -> list[Asking]:
+        channel = next((one for one in reversed(r.launcher.launched) if one.contents), None)
+        if channel is None or channel.dead:
+            return []
+        session = r.sessions.live[channel.spec.session_id]
+        return [Asking(r, session, one, channel) for one in session.turns if one.taken_up][:1]
+
+    return (await eventually(find))[0]
+
+
 async def restarted(r: Rig, asking: Asking) -> Session:
     """What the next daemon has, its worker adopted; the session of the one that died says and does
     nothing more.

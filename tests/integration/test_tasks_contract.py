@@ -15,10 +15,11 @@ from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import WHY, Event, Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.permissions import RequestOutcome, Settlement
 from pykoclaw_acp.model.scheduled import TaskResult, TaskRun
 from pykoclaw_acp.model.turns import Outcome, SessionRecord, TurnState
 from pykoclaw_acp.model.work import SUBAGENTS, Work
-from tests.integration.journals import BOTH, DONE, Subject, end, prompt, subject
+from tests.integration.journals import BOTH, DONE, Subject, end, prompt, request, subject
 from tests.integration.programs import PAST, TASK
 from tests.twins.rows import QueuedDelivery, RunLog
 
@@ -74,6 +75,28 @@ async def test_due_tasks_come_in_order_of_time(s: Subject) -> None:
     assert await s.tasks.due(1) == [changed(TASK, id="first")]
     assert await due(s) == ["first", "second"]
     assert await s.tasks.next_due() == "2998-01-01T00:00:00+00:00"
+
+
+@pytest.mark.parametrize("over", [False, True])
+async def test_run_goes_on_as_turn_of_parked_answer(s: Subject, over: bool) -> None:
+    """Unless it is over when the answer comes."""
+    run = await claimed(s)
+    session = await s.session()
+    _, epoch = await s.running(session, "run")
+    asks = request("ask", epoch=epoch, n=2, turn_id="run")
+    await s.journal.record(session, epoch, [asks], {})
+    await s.journal.park(session, asks, [])
+    if over:
+        await s.tasks.finish(run, RESULT)
+    answered = Settlement("ask", RequestOutcome.SELECTED, "allow_once")
+    await s.journal.answer_parked(answered, prompt(session, "answer"))
+    if over:
+        assert await s.tasks.unfinished() == []
+        return
+    assert [one.turn_id for one in await s.tasks.unfinished()] == ["answer"]
+    await s.tasks.finish(replace(run, turn_id="answer"), RESULT)
+    with pytest.raises(Conflict):
+        await s.tasks.finish(run, RESULT)
 
 
 async def test_run_is_claimed_once_and_writes_next(s: Subject) -> None:

@@ -58,9 +58,15 @@ class MemoryPermissionStore(MemoryStore):
 
     async def answer_parked(self, settled: Settlement, turn: Turn) -> None:
         def answer() -> None:
-            if self._require_pending(settled.permission_id).policy != RequestPolicy.PARKED:
+            parked = self._require_pending(settled.permission_id)
+            if parked.policy != RequestPolicy.PARKED:
                 raise Conflict(f"the request {settled.permission_id} is not parked")
             self.database.queue(turn)
+            run = self.database.runs.get(parked.turn_id or "")
+            if run is not None and not run.ended:
+                del self.database.runs[run.run.turn_id]
+                run = replace(run, run=replace(run.run, turn_id=turn.turn_id))
+                self.database.runs[turn.turn_id] = run
             self._settle(settled)
             self._change(settled.permission_id, turn_id=turn.turn_id)
 

@@ -21,7 +21,7 @@ from pykoclaw_acp.model.permissions import (
     StoredRequest,
 )
 from pykoclaw_acp.model.session_environment import ClientEnvironment
-from pykoclaw_acp.model.turns import TurnTimes
+from pykoclaw_acp.model.turns import Turn, TurnTimes
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.asking import Asking
 from pykoclaw_acp.sessions.permissions.away import Away
@@ -81,6 +81,25 @@ class Broker:
         return any(
             one.request.turn_id == turn_id and not one.parking for one in self._pending.values()
         )
+
+    def has_parked(self, turn_ids: Collection[str]) -> bool:
+        """Whether one of these turns has given up its worker for a request that is pending."""
+        return bool(self._parked(turn_ids))
+
+    def _parked(self, turn_ids: Collection[str]) -> list[asyncio.Task[Settled]]:
+        mine = (one for one in self._pending.values() if one.request.turn_id in turn_ids)
+        settling = [one.settlement for one in mine if one.parking]
+        return [one for one in settling if one is not None and not one.done()]
+
+    async def answer_to(self, turn_id: str) -> Turn | None:
+        """The turn that tells Claude the answer to a parked request of this turn, of several that
+        which is answered first; waits for it. None if there is none, or it is not to be answered.
+        """
+        while (turn := self._settler.answers.get(turn_id)) is None:
+            if not (settling := self._parked([turn_id])):
+                break
+            await asyncio.wait(settling, return_when=asyncio.FIRST_COMPLETED)
+        return turn
 
     # --- requests come and go
 

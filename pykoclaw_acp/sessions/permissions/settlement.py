@@ -14,7 +14,8 @@ import structlog
 
 from pykoclaw_acp.errors import DamageMet, StoreClosed
 from pykoclaw_acp.model.permissions import Decision, RequestOutcome, Settlement
-from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.model.scheduled import run_key
+from pykoclaw_acp.model.turns import PromptKeys, Turn
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.permissions import decisions, words
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
@@ -42,6 +43,9 @@ class Settler:
         self._store = store
         self._parked_answers = parked_answers
         self._tasks = Tasks()
+        self.answers: dict[str, Turn] = {}
+        """Turns that tell Claude the answer to a parked request, and have not ended, by the turn that
+        had asked."""
 
     async def settle(self, pending: PendingRequest, decision: Decision) -> Settled:
         """Write down the decision; raises StoreClosed."""
@@ -103,16 +107,21 @@ class Settler:
     async def _settle_parked(self, pending: PendingRequest, decision: Decision) -> Settled:
         """A turn tells Claude the decision, which counts when Claude makes the identical call."""
         request = pending.request
+        turn_id = str(uuid4())
         turn = Turn(
-            str(uuid4()),
+            turn_id,
             self._state.id,
             words.prompt_with_answer(request, decision),
+            PromptKeys(request=run_key(turn_id)),  # by which a run that goes on with it finds it
             unattended=True,
             given=pending.given,
         )
         settlement = decisions.settlement(request, decision, await self._directory())
         if not await _is_done(self._store.answer_parked(settlement, turn)):
             return Settled(decision, recorded=False)
+        if request.turn_id not in self.answers:
+            self.answers[request.turn_id] = turn
+            turn.ended.add_done_callback(lambda _: self.answers.pop(request.turn_id))
         if not request.questions:  # which are answered, and not asked again
             self._parked_answers.add(turn, request, decision)
         return Settled(decision, recorded=True, turn=turn)

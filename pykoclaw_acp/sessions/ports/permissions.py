@@ -45,8 +45,8 @@ class PermissionStore(Store, Protocol):
         """
 
     async def answer_parked(self, settled: Settlement, turn: Turn) -> None:
-        """Record the decision of a parked request and queue the turn that tells Claude, durably.
-        Waits while the database cannot be written.
+        """Record the decision of a parked request and queue the turn that tells Claude, durably; a
+        scheduled task's run whose turn has asked goes on as that. Waits while the database cannot be written.
 
         Raises Conflict if it was settled before.
         """

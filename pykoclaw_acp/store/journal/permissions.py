@@ -15,7 +15,7 @@ from pykoclaw_acp.model.permissions import (
     Workspace,
 )
 from pykoclaw_acp.model.turns import Turn
-from pykoclaw_acp.store import events, permissions, rules, trust, turns
+from pykoclaw_acp.store import events, permissions, rules, task_requests, trust, turns
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 from pykoclaw_acp.tasks import in_pieces
@@ -51,12 +51,17 @@ class SqlPermissionStore(SqlStore):
         return await self._commit(Unit(statements=(permissions.park(request.ask_id),), events=rows))
 
     async def answer_parked(self, settled: Settlement, turn: Turn) -> None:
-        """Record the decision of a parked request and queue the turn that tells Claude, durably."""
-        told = permissions.settle_parked(settled, turn.turn_id)
+        """Record the decision of a parked request and queue the turn that tells Claude, durably, as which
+        a scheduled task's run goes on.
+        """
+        told = (
+            task_requests.go_on_as(turn.turn_id, settled.permission_id),
+            permissions.settle_parked(settled, turn.turn_id),
+        )
         prompt = await in_pieces(long_texts.encoded(turn.content))
         await self._commit(
             Unit(
-                statements=(told, *rules.grant(settled), turns.insert(turn, prompt)), durable=True
+                statements=(*told, *rules.grant(settled), turns.insert(turn, prompt)), durable=True
             ),
             patient=True,
         )
