@@ -78,7 +78,8 @@ class Outcome:
     """End of a turn; `usage`: tokens of this turn, under ACP's names. `last_uuid`: its last entry in
     Claude's transcript. `goes_on_at`: when the session resumes by itself (seconds since 1970), after
     so many `tries`. `told`: if it was cancelled, the log needs no line that says so.
-    `stopped_in`: where, if the log is to say it.
+    `stopped_in`: where, if the log is to say it. `unsaid`: the prompt was never given to Claude, and the
+    log is yet to say what it was.
     """
 
     state: TurnState
@@ -91,6 +92,7 @@ class Outcome:
     tries: int = 0
     told: bool = False
     stopped_in: str = ""
+    unsaid: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ finish, and permission requests that nobody waits for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -219,7 +219,7 @@ async def _take_spool(
     journal: SessionJournal,
     row: WorkerRecord,
     last_words: dict[str, TurnFailure],
-    outcome: Callable[[TurnEnded], Outcome],
+    outcome: Callable[[TurnEnded, Collection[str]], Outcome],
 ) -> bool:
     """Record the frames that a dead worker could not send, so that its turn ends with this outcome.
 
@@ -236,7 +236,8 @@ async def _take_spool(
         if not numbered:
             return
         ends = [frame for frame in numbered if isinstance(frame, TurnEnded)]
-        outcomes = {frame.turn_id: outcome(frame) for frame in ends}
+        said = endings.said_in(numbered)
+        outcomes = {frame.turn_id: outcome(frame, said) for frame in ends}
         await journal.record(row.session_id, row.epoch, numbered, outcomes, dead=True)
         after = numbered[-1].n
         crash_points.reached("spool_taken")
@@ -270,12 +271,14 @@ def _outcome(
     records: Mapping[str, SessionRecord | None],
     usage_limit: str,
     frame: TurnEnded,
+    said: Collection[str],
 ) -> Outcome:
     """The outcome that a worker has told, with what follows if a usage limit has ended the turn."""
-    turn = given.get(frame.turn_id) if frame.into is None else None
+    turn = given.get(frame.turn_id)
     record = None if turn is None else records[turn.session_id]
-    outcome = endings.of_frame(frame, cancelled=False)
+    outcome = endings.of_turn(frame, turn, said)
     auxiliary = record is not None and record.auxiliary
+    turn = turn if frame.into is None else None
     return limits.told(outcome, turn, usage_limit, auxiliary=auxiliary)
 
 

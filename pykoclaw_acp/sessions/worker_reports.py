@@ -117,7 +117,10 @@ class WorkerReports:
             self._state.record.branch = None
             self._workers.set_resume(self._state.id, outcome.claude_session_id)
             if turn := self._queue.running(turn_id):
-                self._endings.resolve(turn, outcome)
+                if outcome.unsaid:
+                    self._endings.tell_unsaid(turn, outcome, self._queue.current)
+                else:
+                    self._endings.resolve(turn, outcome)
         if any(one.failure and one.failure.kind in AUTHENTICATION for one in ends.values()):
             self._retire_unless_used()  # the next one reads what a login has written
         return [one for one in asked if not one.withdrawn]
@@ -166,13 +169,12 @@ class WorkerReports:
 
     def _ends(self, frames: Sequence[Numbered]) -> dict[str, Outcome]:
         ends: dict[str, Outcome] = {}
+        said = outcomes.said_in(frames)
         for frame in frames:
             if isinstance(frame, TurnEnded):
                 turn = self._queue.running(frame.turn_id)
-                cancelled = bool(turn and turn.cancelled.is_set())
-                outcome = outcomes.of_frame(frame, cancelled=cancelled)
-                untold = turn is not None and turn.unsaid  # its message is not in the log
-                told = untold or frame.turn_id in self._state.explained
+                outcome = outcomes.of_turn(frame, turn, said)
+                told = outcome.told or frame.turn_id in self._state.explained
                 stopped_in = turn.stopped_in if turn is not None else ""
                 outcome = replace(outcome, told=told, stopped_in=stopped_in)
                 steered = frame.into is not None

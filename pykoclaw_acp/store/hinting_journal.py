@@ -45,13 +45,10 @@ class HintingJournal(SessionJournal):
         outcome: Outcome,
         said: Sequence[Event],
         *,
-        unsaid: bool = False,
         silent: bool = False,
     ) -> tuple[Outcome, list[int]]:
         """End a turn, and give a hint of it."""
-        ended = await super().finish(
-            session_id, turn_id, outcome, said, unsaid=unsaid, silent=silent
-        )
+        ended = await super().finish(session_id, turn_id, outcome, said, silent=silent)
         self.turn_ended(turn_id)
         return ended
 

@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace as replaced
@@ -710,6 +711,47 @@ async def test_limit_in_dead_workers_spool_is_waited_for(
         assert await after.states() == {turn.turn_id: "failed"}
         waits = await after.database.read("SELECT turn_id, due FROM acp_limit_waits")
         assert waits == ([(turn.turn_id, resets_at)] if usage_limit == "wait" else [])
+
+
+@pytest.mark.parametrize("end", ["answer", "limit"])
+async def test_cancelled_turn_stays_so_whatever_its_spool(
+    tmp_path: Path, alive: WorkerProcess, end: str
+) -> None:
+    """The daemon died right after it had told the worker to stop, and Claude had ended the turn."""
+    async with killed(tmp_path, alive) as first:
+        _, turn, channel = await hanging(first)
+        await SessionJournal(first.database).ask_cancel(turn.turn_id)
+    ended = channel.ended(turn.turn_id)
+    if end == "limit":
+        resets_at = int(time.time()) + 3600
+        failure = TurnFailure(ErrorKind.USAGE_LIMIT, "The limit is reached.", resets_at=resets_at)
+        ended = replaced(ended, stop_reason=None, error=failure)
+    _write_spool(channel, encode(channel.told[-1]) + encode(ended))
+    await die(alive)
+    async with rig(tmp_path) as after:
+        await recovered(after, tmp_path, usage_limit="wait")
+        assert await after.states() == {turn.turn_id: "cancelled"}
+        assert await after.database.read("SELECT 1 FROM acp_limit_waits") == []
+
+
+async def test_steered_prompt_dropped_in_spool_is_logged(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, host, channel = await hanging(first)
+        content = [{"type": "text", "text": "Look out."}]
+        turn = Turn("steered", session.id, content, steers=True)
+        await session.submit(turn)
+    ends = [channel.ended(one, "cancelled") for one in (turn.turn_id, host.turn_id)]
+    _write_spool(channel, b"".join(map(encode, [channel.told[-1], *ends])))
+    await die(alive)
+    async with daemon(tmp_path) as after:
+        again = await found(after, session)
+
+        async def is_said() -> Any:
+            return any("“Look out.”" in one for one in await texts(after, again))
+
+        await eventually(is_said)
 
 
 async def test_lost_turn_of_claudes_own_needs_no_repetition(

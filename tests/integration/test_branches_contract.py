@@ -281,7 +281,7 @@ async def test_prompt_that_only_a_transcript_has_was_sent(s: Subject) -> None:
 async def test_prompt_cancelled_in_queue_is_no_place(s: Subject) -> None:
     await three(s)
     await s.journal.accept(prompt("one", "d"))
-    await s.journal.finish("one", "d", Outcome(TurnState.CANCELLED), [], unsaid=True)
+    await s.journal.finish("one", "d", Outcome(TurnState.CANCELLED, unsaid=True), [])
     await s.journal.say_cancelled("one", "d", [UserMessage("d", HELLO)])
     with pytest.raises(InvalidRequest, match="cancelled before it was sent"):
         await s.branches.rewind_point(await found(s), "d")

@@ -14,13 +14,14 @@ from pykoclaw_acp.channel.frames import Interrupt
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Conflict, WorkerFailed
-from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.model.events import Text, UserMessage
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import steering
 from pykoclaw_acp.trust.content import Content
+from tests.integration import asking
 from tests.integration.rig import TIMES, Rig, hanging, rig, take_up, unreadable
 from tests.waiting import eventually, not_within, pass_loop_time, within
 
@@ -270,6 +271,47 @@ async def test_cancel_does_not_overtake_a_steered_prompt(
         assert not [one for one in worker.got if isinstance(one, Steer)]
         assert await said(r, session) == ["hang", "Look out."]
         assert not host.ended.done()
+
+
+async def log(r: Rig, session: Session) -> list[str]:
+    """The texts in the log, the user's and ours."""
+    found = [one.event for one in await r.journal.read(session.id, 0, 1000)]
+    mine = (one.content["text"] if isinstance(one, UserMessage) else one for one in found)
+    return [
+        one.text.strip() if isinstance(one, Text) else one
+        for one in mine
+        if isinstance(one, Text | str)
+    ]
+
+
+@pytest.mark.parametrize("stops", ["all", "the prompt"])
+async def test_prompt_dropped_by_worker_is_logged(tmp_path: Path, stops: str) -> None:
+    async with rig(tmp_path) as r:
+        session, host, worker = await hanging(r)
+        turn = await steered(session, "Look out.")
+        session.cancel(None if stops == "all" else turn)
+        assert (await turn.ended)[0].state == TurnState.CANCELLED
+        if stops == "the prompt":
+            worker.say(worker.ended(host.turn_id))
+
+        async def is_logged() -> Any:
+            return "Look out." in await said(r, session)
+
+        await eventually(is_logged)
+        dropped = ["Look out.", "Cancelled before it was sent to Claude: “Look out.”"]
+        before = ["hang", *(["Cancelled."] if stops == "all" else [])]
+        assert await log(r, session) == [*before, *dropped]
+
+
+async def test_prompt_dropped_by_parking_is_logged(tmp_path: Path) -> None:
+    async with asking.rig(tmp_path, "park") as r:
+        one = await asking.begin(r)
+        turn = await steered(one.session, "Look out.")
+        one.ask("q1")
+        assert (await turn.ended)[0].state == TurnState.CANCELLED
+        *_, last = await log(r, one.session)
+        assert "“Look out.”" in last
+        assert await said(r, one.session) == ["hang", "Look out."]
 
 
 async def test_cancelled_prompt_costs_no_other_turn(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ the log with it.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,11 +111,17 @@ async def test_a_turn_that_has_ended_is_not_dispatched(s: Subject) -> None:
     assert await s.state(session, "turn") == "cancelled"
 
 
-async def test_words_of_cancelled_prompt_are_logged_once(s: Subject) -> None:
+@pytest.mark.parametrize("by_worker", [False, True])
+async def test_words_of_cancelled_prompt_are_logged_once(s: Subject, by_worker: bool) -> None:
     session = await s.session()
     await s.ended(session, "other", CANCELLED)
-    await s.journal.accept(prompt(session))
-    await s.journal.finish(session, "turn", CANCELLED, (), unsaid=True)
+    unsaid = replace(CANCELLED, told=True, unsaid=True)
+    if by_worker:
+        _, epoch = await s.running(session)
+        await s.journal.record(session, epoch, [end(epoch, 2, "turn")], {"turn": unsaid})
+    else:
+        await s.journal.accept(prompt(session))
+        await s.journal.finish(session, "turn", unsaid, ())
     words = [UserMessage("turn", {"type": "text", "text": "Hello"})]
     assert await s.journal.say_cancelled(session, "turn", words) == [1]
     for turn_id in ("turn", "other", "unknown"):

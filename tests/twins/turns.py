@@ -115,6 +115,7 @@ class MemoryTurnJournal(MemoryStore):
         elif isinstance(frame, TurnEnded):
             outcome = outcomes[frame.turn_id]
             self._end(frame.turn_id, outcome)
+            self.database.turns[frame.turn_id].unsaid = outcome.unsaid
             self._wait(session_id, frame.turn_id, outcome)
             if frame.untaken:
                 self.database.give_notes_again(frame.turn_id)
@@ -170,14 +171,13 @@ class MemoryTurnJournal(MemoryStore):
         outcome: Outcome,
         events: Sequence[Event],
         *,
-        unsaid: bool = False,
         silent: bool = False,
     ) -> tuple[Outcome, list[int]]:
         def finish() -> tuple[Outcome, list[int]]:
             if self._end(turn_id, outcome):
                 if silent:
                     return outcome, []
-                self.database.turns[turn_id].unsaid = unsaid
+                self.database.turns[turn_id].unsaid = outcome.unsaid
                 self._wait(session_id, turn_id, outcome)
                 self.database.used(session_id)
                 seqs = self.database.log(session_id, turn_id, events)

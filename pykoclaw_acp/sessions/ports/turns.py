@@ -67,15 +67,13 @@ class TurnJournal(Store, Protocol):
         outcome: Outcome,
         events: Sequence[Event],
         *,
-        unsaid: bool = False,
         silent: bool = False,
     ) -> tuple[Outcome, list[int]]:
         """End a turn that no worker can end; returns its outcome and the events' seqs. Waits while
         the database cannot be written.
 
-        A turn that has ended keeps its outcome, and the events are dropped. `unsaid`: the log is yet
-        to say what the prompt was. `silent`: nothing but the end is written, as the log is damaged.
-        Raises NoPlaceForEnd if there is no such turn.
+        A turn that has ended keeps its outcome, and the events are dropped. `silent`: nothing but the end
+        is written, as the log is damaged. Raises NoPlaceForEnd if there is no such turn.
         """
 
     async def say_cancelled(

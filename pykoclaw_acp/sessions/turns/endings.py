@@ -49,14 +49,19 @@ class Endings:
             return
         self._ending[turn.turn_id] = turn
         try:
-            outcome = await self.end(
-                turn.turn_id, outcomes.CANCELLED, (), turn.cancelled, unsaid=True
-            )
+            unsaid = replace(outcomes.CANCELLED, unsaid=True)
+            outcome = await self.end(turn.turn_id, unsaid, (), turn.cancelled)
         except StoreClosed:
             log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
             del self._ending[turn.turn_id]
             return
-        if not running.cancelled.is_set():
+        self.tell_unsaid(turn, outcome, running)
+
+    def tell_unsaid(self, turn: Turn, outcome: Outcome, running: Turn | None) -> None:
+        """Tell of a prompt that has ended `unsaid`, as `cancel_waiting` does; the journal has its end."""
+        self._ending[turn.turn_id] = turn
+        running = None if running is turn else running  # its worker was to go on with it
+        if running is None or not running.cancelled.is_set():
             self.resolve(turn, outcome)
         self._tasks.start(self._tell_after(running, turn, outcome))
 
@@ -125,8 +130,6 @@ class Endings:
         outcome: Outcome,
         events: Sequence[Event],
         cancelled: asyncio.Event | None = None,
-        *,
-        unsaid: bool = False,
     ) -> Outcome:
         """Write down the end of a turn that no worker ends, and show what is said about it; returns
         its end.
@@ -137,18 +140,18 @@ class Endings:
         """
 
         async def alone() -> tuple[Outcome, list[int]]:
-            last = outcomes.CANCELLED if cancelled is not None and cancelled.is_set() else outcome
+            last = outcome
+            if cancelled is not None and cancelled.is_set():
+                last = replace(outcomes.CANCELLED, unsaid=outcome.unsaid)
             where = (self._state.id, turn_id)
             try:
-                return await self._journal.finish(*where, last, (), unsaid=unsaid)
+                return await self._journal.finish(*where, last, ())
             except DamageMet:  # the log is damaged
                 return await self._journal.finish(*where, last, (), silent=True)
 
         try:
             try:
-                ended, seqs = await self._journal.finish(
-                    self._state.id, turn_id, outcome, events, unsaid=unsaid
-                )
+                ended, seqs = await self._journal.finish(self._state.id, turn_id, outcome, events)
             except (StoreClosed, NoPlaceForEnd):
                 raise
             except Exception:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from pykoclaw_acp.channel.frames import TurnEnded
+from pykoclaw_acp.channel.frames import EventFrame, Gap, Numbered, TurnEnded, TurnStarted
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Conflict, DamageMet, StoreUnavailable, WorkerFailed
@@ -117,6 +118,25 @@ def _messages(turn: Turn, words: Callable[[str], str]) -> Generator[None, None, 
             events.append(UserMessage(turn.turn_id, block, origin))
             yield
     return events
+
+
+def said_in(frames: Sequence[Numbered]) -> set[str]:
+    """Turns whose message is in the log with these frames: their worker says it first."""
+    taken = {one.turn_id for one in frames if isinstance(one, TurnStarted) and one.into is not None}
+    return taken | {
+        one.turn_id for one in frames if isinstance(one, EventFrame | Gap) if one.turn_id
+    }
+
+
+def of_turn(frame: TurnEnded, turn: Turn | None, said: Collection[str]) -> Outcome:
+    """The outcome that a worker reports of a turn, None: of Claude's own. `said`: as `said_in` of the
+    frames that come with it.
+    """
+    outcome = of_frame(frame, cancelled=turn is not None and turn.cancelled.is_set())
+    unsaid = turn is not None and turn.unsaid and turn.turn_id not in said
+    if unsaid and outcome.state == TurnState.CANCELLED:
+        return replace(outcome, told=True, unsaid=True)  # its worker had it, Claude did not
+    return outcome
 
 
 def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:

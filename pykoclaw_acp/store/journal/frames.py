@@ -29,6 +29,7 @@ from pykoclaw_acp.store import (
     sessions,
     shared_conversations,
     turns,
+    unsaid_prompts,
     workers,
 )
 from pykoclaw_acp.store.notes import give_again
@@ -114,6 +115,8 @@ class FrameBatch:
             at, tries = outcome.goes_on_at, outcome.tries
             wait = LimitWait(self.session_id, frame.turn_id, at, tries)
             self.statements.append(limit_waits.add(wait))
+        if outcome.unsaid:
+            self.statements.append(unsaid_prompts.note(frame.turn_id))
         if frame.into is None:  # else that turn says it
             self._log(frame.turn_id, notes.ended(frame.turn_id, outcome))
 

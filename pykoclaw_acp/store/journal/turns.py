@@ -112,7 +112,6 @@ class SqlTurnJournal(SqlStore):
         outcome: Outcome,
         said: Sequence[Event],
         *,
-        unsaid: bool = False,
         silent: bool = False,
     ) -> tuple[Outcome, list[int]]:
         """End a turn that no worker can end, durably; one that has ended keeps its outcome."""
@@ -126,7 +125,7 @@ class SqlTurnJournal(SqlStore):
         if outcome.goes_on_at is not None:
             wait = LimitWait(session_id, turn_id, outcome.goes_on_at, outcome.tries)
             ended.append(limit_waits.add(wait))
-        if unsaid:
+        if outcome.unsaid:
             ended.append(unsaid_prompts.note(turn_id))
         unit = Unit(tuple(ended), rows, ends=((session_id, turn_id),), durable=True)
         return await self._finish(turn_id, outcome, unit)
