@@ -7,11 +7,9 @@ was before that turn.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import uuid4
-from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
@@ -21,10 +19,10 @@ from pykoclaw_acp.errors import Conflict, SessionNotFound
 from pykoclaw_acp.model.branches import Fork, ForkedAt, ForkPoint
 from pykoclaw_acp.model.events import TitleChanged, note_event
 from pykoclaw_acp.sessions.names import ConversationNames
+from pykoclaw_acp.sessions.once import OncePerRequest
 from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import titles
-from pykoclaw_acp.tasks import Tasks
 
 SUFFIX: Final = " (fork)"
 GOES_ON: Final = "It goes on in the session that this one was forked from."
@@ -52,8 +50,7 @@ class Forks:
         self._store = store
         self._names = names
         self._find = find
-        self._making: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by request
-        self._tasks = Tasks()
+        self._making = OncePerRequest()
 
     async def fork(
         self,
@@ -71,15 +68,17 @@ class Forks:
 
         Raises as `BranchStore.point` and `BranchStore.fork`.
         """
-        async with self._making.setdefault(request_key or str(uuid4()), asyncio.Lock()):
-            made = await self._made(request_key)
-            if made is None:
-                await source.others.look_if_possible()
-                point = await self._store.point(source.record, source.last_seq, message_id)
-                making = self._make(
-                    source, point, cwd, directories, request_key=request_key, client=client
-                )
-                made = await asyncio.shield(self._tasks.start(making))
+
+        async def make() -> Session:
+            if (made := await self._made(request_key)) is not None:
+                return made
+            await source.others.look_if_possible()
+            point = await self._store.point(source.record, source.last_seq, message_id)
+            return await self._make(
+                source, point, cwd, directories, request_key=request_key, client=client
+            )
+
+        made = await self._making.make(request_key or str(uuid4()), make)
         options = {"cwd": cwd, "additional_directories": directories, "mcp_servers": servers}
         made.next_worker.open(msgspec.structs.replace(made.options, **options))
         at = await self._store.forked_at(made.id)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
-from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
@@ -30,6 +29,7 @@ from pykoclaw_acp.sessions.fronts import Fronts
 from pykoclaw_acp.sessions.live_sessions import LiveSessions
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.new_session import Beginnings, SessionBeginning
+from pykoclaw_acp.sessions.once import OncePerRequest
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
 from pykoclaw_acp.sessions.permissions.trusted_elsewhere import TrustedElsewhere
 from pykoclaw_acp.sessions.ports import Client, Journal, Transcripts, TurnLocks, Workers, Workspaces
@@ -81,7 +81,7 @@ class Sessions:
         self.trusted_elsewhere = TrustedElsewhere(self.live, journal)
         self._waiting = AllWaiting()
         self._owners: dict[str, str] = {}  # session by alias
-        self._creating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by request
+        self._creating = OncePerRequest()
         self.names = ConversationNames(journal)
         self.confirmations = Confirmations(journal, alive)
         self.fronts = Fronts()
@@ -110,23 +110,23 @@ class Sessions:
         requested: RequestedOptions = NOTHING_REQUESTED,
         begun: SessionBeginning | None = None,
     ) -> Session:
-        """Create a session in the database; a re-sent request gets the same one.
-
-        Raises InvalidParams for options that cannot be granted.
+        """Create a session in the database; a re-sent request gets the same one. Raises InvalidParams
+        for options that cannot be granted.
         """
         wanted = (begun or SessionBeginning(self._template.model)).record(
             cwd, directories, request_key, client
         )
         if request_key is None:
             return await self._create(wanted, servers, requested)
-        lock = self._creating.setdefault(request_key, asyncio.Lock())
-        async with lock:
-            if (made := await self._journal.find_created(request_key)) is not None:
-                found = await self.find(made)
-                if found is not None:
-                    self.take_options(found, directories, servers)
-                    return found
+
+        async def make() -> Session:
+            made = await self._journal.find_created(request_key)
+            if made is not None and (found := await self.find(made)) is not None:
+                self.take_options(found, directories, servers)
+                return found
             return await self._create(wanted, servers, requested)
+
+        return await self._creating.make(request_key, make)
 
     async def _create(
         self, wanted: SessionRecord, servers: tuple[McpServer, ...], requested: RequestedOptions

@@ -25,10 +25,11 @@ from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import deletion, overview, permissions, pieces, summaries
 from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.database import Statement, Unit
+from pykoclaw_acp.store.hinting_journal import HintingJournal
 from tests.integration.callers import caller, prompted
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig, rig
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 
 
 async def hanging(r: Rig) -> tuple[Session, MemoryChannel, str]:
@@ -252,6 +253,30 @@ async def test_interrupted_deletion_is_completed_by_next_server(tmp_path: Path) 
         assert gone
     finally:
         await app.stop(1.0)
+
+
+async def test_request_of_lost_caller_creates_one_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection broke while the row was written."""
+    writes, is_written = asyncio.Event(), asyncio.Event()
+    write = HintingJournal.create
+
+    async def slow(*given: Any) -> None:
+        writes.set()
+        await is_written.wait()
+        await write(*given)
+
+    async with rig(tmp_path) as r:
+        monkeypatch.setattr(HintingJournal, "create", slow)
+        lost = asyncio.create_task(r.sessions.create("/", (), (), request_key="front:1"))
+        await writes.wait()
+        lost.cancel()
+        again = asyncio.create_task(r.sessions.create("/", (), (), request_key="front:1"))
+        await not_within(again.done, 0.2)
+        is_written.set()
+        made = await again
+        assert await r.database.read("SELECT acp_session_id FROM acp_sessions") == [(made.id,)]
 
 
 async def test_request_of_deleted_session_creates_new_session(tmp_path: Path) -> None:

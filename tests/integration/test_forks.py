@@ -27,7 +27,7 @@ from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.rig import Rig, hanging, rig
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 
 TABLES = ("acp_log", "acp_turns", "acp_transcript_turns", "acp_notes", "acp_branches")
 
@@ -141,6 +141,35 @@ async def test_request_that_comes_again_makes_one_fork(tmp_path: Path) -> None:
         assert len({one.id for one, _ in made}) == 1
         ((count,),) = await r.database.read("SELECT COUNT(*) FROM acp_sessions")
         assert count == 2
+
+
+async def test_request_of_lost_caller_makes_one_fork(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection broke while the session was copied."""
+    copies, is_copied = asyncio.Event(), asyncio.Event()
+    copy = forking._copy  # noqa: SLF001
+
+    async def slow(*given: Any) -> None:
+        copies.set()
+        await is_copied.wait()
+        await copy(*given)
+
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        await r.run(source, "say 1")
+        monkeypatch.setattr(forking, "_copy", slow)
+        lost = asyncio.create_task(fork(r, source, request_key="f:1"))
+        await copies.wait()
+        lost.cancel()
+        again = asyncio.create_task(fork(r, source, request_key="f:1"))
+        await not_within(again.done, 0.2)
+        is_copied.set()
+        made, _ = await again
+        rows = await r.database.read(
+            "SELECT acp_session_id FROM acp_sessions WHERE deleted_at IS NULL"
+        )
+        assert {session_id for (session_id,) in rows} == {source.id, made.id}
 
 
 async def test_repeated_request_gets_same_fork_whatever_the_source(
