@@ -44,6 +44,17 @@ def accepted(turn: Turn) -> tuple[Statement, ...]:
     return (forget(turn.session_id),)
 
 
+def answered(session_id: str, turn_id: str) -> Statement:
+    """End the wait of a session in which this turn was answered, if a person had prompted it: also
+    before the wait began, as behind the turn that the limit has stopped.
+    """
+    return Statement(
+        "DELETE FROM acp_limit_waits WHERE acp_session_id = ? AND EXISTS"
+        " (SELECT 1 FROM acp_turns t WHERE t.turn_id = ? AND t.fingerprint IS NOT NULL)",
+        (session_id, turn_id),
+    )
+
+
 def forget(session_id: str) -> Statement:
     """End the wait of a session that may have none."""
     return Statement("DELETE FROM acp_limit_waits WHERE acp_session_id = ?", (session_id,))

@@ -17,7 +17,17 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
 from pykoclaw_acp.model.limit_waits import LimitWait, given_up
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, TurnState
-from tests.integration.journals import BOTH, Subject, end, events, places, prompt, subject
+from tests.integration.journals import (
+    BOTH,
+    CANCELLED,
+    DONE,
+    Subject,
+    end,
+    events,
+    places,
+    prompt,
+    subject,
+)
 from tests.integration.programs import TASK
 
 FAILED = Outcome(
@@ -67,6 +77,21 @@ async def test_persons_prompt_ends_wait_and_tasks_does_not(s: Subject) -> None:
     keys = PromptKeys(request=wait.request_key)
     with pytest.raises(Conflict):
         await s.journal.accept(prompt(wait.session_id, "next", keys=keys))
+
+
+@pytest.mark.parametrize("ends", ["answered", "cancelled"])
+@pytest.mark.parametrize("by", ["person", "answer"])
+async def test_answer_to_persons_later_prompt_ends_wait(s: Subject, ends: str, by: str) -> None:
+    """It waited behind the turn that the limit has stopped; nobody has prompted since."""
+    session = await s.session()
+    _, epoch = await s.running(session)
+    keys = PromptKeys("front:next", fingerprint="words" if by == "person" else None)
+    await s.journal.accept(prompt(session, "next", keys=keys))
+    await s.journal.record(session, epoch, [end(epoch, 2, "turn")], {"turn": FAILED})
+    outcome = DONE if ends == "answered" else CANCELLED
+    await s.journal.record(session, epoch, [end(epoch, 3, "next")], {"next": outcome})
+    goes_on = (by, ends) != ("person", "answered")
+    assert [one.turn_id for one in await s.journal.limit_waits()] == ["turn"] * goes_on
 
 
 @pytest.mark.parametrize("prompted", [False, True])

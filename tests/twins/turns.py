@@ -116,6 +116,9 @@ class MemoryTurnJournal(MemoryStore):
             outcome = outcomes[frame.turn_id]
             self._end(frame.turn_id, outcome)
             self.database.turns[frame.turn_id].unsaid = outcome.unsaid
+            by_person = self.database.turns[frame.turn_id].keys.fingerprint is not None
+            if outcome.state == TurnState.DONE and by_person:
+                self.database.limit_waits.pop(session_id, None)
             self._wait(session_id, frame.turn_id, outcome)
             if frame.untaken:
                 self.database.give_notes_again(frame.turn_id)

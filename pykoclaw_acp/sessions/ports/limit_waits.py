@@ -11,7 +11,9 @@ from pykoclaw_acp.sessions.ports.store import Store
 
 
 class LimitWaitStore(Store, Protocol):
-    """What is waited for. `TurnJournal.record` begins a wait, and `TurnJournal.accept` ends it."""
+    """What is waited for. `TurnJournal.record` begins a wait, and ends it with the answer to a person's
+    prompt; `TurnJournal.accept` ends it.
+    """
 
     async def limit_waits(self) -> list[LimitWait]:
         """All that wait, the first to go on first."""

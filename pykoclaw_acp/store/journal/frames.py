@@ -20,7 +20,7 @@ from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
-from pykoclaw_acp.model.turns import Outcome
+from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.store import (
     branches,
     events,
@@ -111,6 +111,8 @@ class FrameBatch:
         self.statements += shared_conversations.turn_ended(self.session_id, frame.claude_session_id)
         self.statements.append(branches.drop(self.session_id))
         self.ends.append((self.session_id, frame.turn_id))
+        if outcome.state == TurnState.DONE:
+            self.statements.append(limit_waits.answered(self.session_id, frame.turn_id))
         if outcome.goes_on_at is not None:
             at, tries = outcome.goes_on_at, outcome.tries
             wait = LimitWait(self.session_id, frame.turn_id, at, tries)
