@@ -39,6 +39,7 @@ class TurnOrigin(StrEnum):
     BACKGROUND = "background"  # Claude itself, as when background work ends
 
 
+_OURS: Final = ("task", "limit")  # as what comes before the `:` in `run_key` and LimitWait's key
 UNFINISHED: Final = (TurnState.QUEUED, TurnState.DISPATCHED, TurnState.RUNNING)
 STARTED: Final = (TurnState.DISPATCHED, TurnState.RUNNING)  # a worker has its prompt, or may have
 
@@ -185,6 +186,11 @@ class Turn:
     def alone(self) -> bool:
         """Whether nobody stands behind it who could be asked in time."""
         return self.task_id is not None or self.detached
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether neither a client nor a command has sent its prompt, and nobody sends it again."""
+        return self.keys.front in _OURS
 
     @property
     def length(self) -> int:

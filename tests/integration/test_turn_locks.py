@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.errors import WorkerFailed
-from pykoclaw_acp.model.turns import Outcome, Turn
+from pykoclaw_acp.model.limit_waits import LimitWait
+from pykoclaw_acp.model.scheduled import run_key
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
 from pykoclaw_acp.server import turn_locks
 from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.store import limit_waits
+from pykoclaw_acp.store.units import Unit
 from pykoclaw_acp.system import turn_lock
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 from tests.integration.adopting import alive, daemon, found, killed
@@ -122,6 +127,22 @@ async def test_prompt_that_waited_long_names_lock_holder(tmp_path: Path) -> None
         assert f"bot (process {os.getpid()})" in outcome.failure.message
         lock.release()
         assert (await r.run(session, "say 1")).state == "done"
+
+
+@pytest.mark.parametrize("key", [run_key("turn"), LimitWait("s", "turn", 0, 1).request_key])
+async def test_prompt_that_nobody_repeats_waits_longer(tmp_path: Path, key: str) -> None:
+    """As that which tells Claude the answer to a parked request."""
+    async with rig(tmp_path, locks=locks(tmp_path, timeout=0.2)) as r:
+        session = await r.session()
+        lock = held(tmp_path, session.record.conversation_name)
+        content = [{"type": "text", "text": "say 1"}]
+        turn = Turn(str(uuid4()), session.id, content, PromptKeys(request=key), unattended=True)
+        waits = limit_waits.add(LimitWait(session.id, "turn", 2**40))
+        await r.database.commit(Unit((waits,)))
+        await session.submit(turn)
+        await not_within(turn.ended.done, 1.0)
+        lock.release()
+        assert (await turn.ended)[0].state == "done"
 
 
 @pytest.mark.parametrize("place", ["pending_notes", "begin_attempt", "dispatch"])

@@ -14,8 +14,8 @@ class TurnConversation(Protocol):
     def context(self) -> SessionContext:
         """Claude's memory of it."""
 
-    async def before_prompt(self, *, unattended: bool = False) -> None:
-        """Lock it, and take in what others did. `unattended`: nobody would send the prompt again, so
+    async def before_prompt(self, *, patient: bool = False) -> None:
+        """Lock it, and take in what others did. `patient`: nobody would send the prompt again, so
         that it waits longer for the lock.
         """
 

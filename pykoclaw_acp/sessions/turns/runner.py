@@ -266,7 +266,7 @@ class TurnRunner:
         """Keep other programs from the conversation, take in what they did, and look at the
         directories.
         """
-        await self._others.before_prompt(unattended=turn.task_id is not None)
+        await self._others.before_prompt(patient=turn.is_ours)
         await self._directories.before_prompt()
         return True
 
