@@ -53,6 +53,7 @@ class Deletions:
             await session.idle()
             closing.let_go(session, every=True)  # a load that was under way
             self._live.remove(session.id)
+            workers.forget(session.id)
         finally:
             self._sessions.discard(session.id)
             session.intake.ends = False

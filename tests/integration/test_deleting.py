@@ -39,6 +39,16 @@ def while_closing(
     patch.setattr(r.pool, "stop", stopped)
 
 
+async def test_deleted_sessions_leave_nothing_in_memory(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        for _ in range(2):
+            session = await r.session()
+            await r.run(session, "say 1")
+            await r.sessions.delete(session)
+        kept = vars(r.pool._continuity)  # noqa: SLF001
+        assert not [name for name, known in kept.items() if known and name != "_windows"]
+
+
 async def test_turn_beginning_while_session_is_deleted_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
