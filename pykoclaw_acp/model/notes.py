@@ -69,9 +69,6 @@ def gap(message_id: str, missing: int, file: str | None) -> list[Event]:
     return [note_event(message_id, said)]
 
 
-NOT_LOOKED: Final = "other programs"
-
-
 def transcript_missing(claude_session_id: str) -> list[Event]:
     """Says that what another program said in this Claude session is not known here."""
     said = (
@@ -108,10 +105,10 @@ def rewound_elsewhere(message_id: str, words: str, *, in_terminal: bool) -> Even
     return note_event(f"rewound-{message_id}", f"(Rewound {where}: {gone})")
 
 
-def not_looked() -> list[Event]:
+def not_looked(note_id: str) -> list[Event]:
     """Says that turns of other programs may be missing."""
     said = (
         "**Turns of other programs may be missing here.** Claude's transcripts could not be read; the log of"
         " pykoclaw-acp says why."
     )
-    return [note_event(NOT_LOOKED, said)]
+    return [note_event(note_id, said)]

@@ -77,6 +77,7 @@ class OtherPrograms:
         self._missing: str | None = None  # Claude session in the row that has no transcript
         self._branched = False  # the log says that there is a branch which Claude lacks
         self._told: str | None = None  # as `_missing`; the log says so
+        self._told_unread = False  # the log says that others' turns may be missing
         self._passed: str | None = None  # as `_missing`, when our newest prompt began
         # Others have written a missing one last; their transcripts may be elsewhere.
         self._apart = False
@@ -99,7 +100,7 @@ class OtherPrograms:
         if writes.is_writable(self._journal):
             await writes.wait(self._journal, self._start(self._look()))
 
-    async def before_prompt(self, *, unattended: bool = False) -> None:
+    async def before_prompt(self, *, patient: bool = False) -> None:
         """Take the conversation's lock and look. Replace the worker if it lacks turns of others,
         the transcript lacks its own, or its options are no longer the session's, once no turn that
         Claude began by itself runs on it.
@@ -107,7 +108,7 @@ class OtherPrograms:
         Raises WorkerFailed if another program keeps the lock, or Claude's memory is lost and has to
         be there, and StoreUnavailable.
         """
-        await self._lock_conversation(PATIENCE if unattended else 0)
+        await self._lock_conversation(PATIENCE if patient else 0)
         await self.look(needed=True)
         if not self._background:  # else Claude goes on after it
             await self.context.without_refused()
@@ -242,9 +243,9 @@ class OtherPrograms:
 
     async def _say_so(self) -> None:
         """Clients must not believe that they see everything."""
-        if self._told != notes.NOT_LOOKED:
-            self._told = notes.NOT_LOOKED
-            await self._state.log.tell(notes.not_looked(), patient=True)
+        if not self._told_unread:
+            self._told_unread = True
+            await self._state.log.tell(notes.not_looked(str(uuid4())), patient=True)
 
     async def _take_in(self) -> None:
         record = self._state.record
@@ -264,7 +265,9 @@ class OtherPrograms:
         if own is None and record.branch is None:
             own = claude
         lacking = _notes(found)
-        if not found.complete:
+        if found.complete:
+            self._told_unread = False
+        else:
             await self._say_so()
         if lacking and found.standing is not RowStanding.SIDE:
             await self._say_that_it_lacks(lacking[0])

@@ -17,7 +17,7 @@ from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.conversations import Conversation, FollowedConversation
-from pykoclaw_acp.model.events import ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from pykoclaw_acp.sessions import row_changes
 from pykoclaw_acp.sessions.ports import RowStanding
@@ -315,6 +315,19 @@ async def test_transcript_unreadable_to_its_end_is_told_once(tmp_path: Path) -> 
             await session.others.look()
         await eventually(lambda: one.text().count("As far as it goes.") == 2)
         assert one.text().count("Turns of other programs may be missing here") == 1
+
+
+async def test_unreadable_transcript_is_told_again_later(tmp_path: Path) -> None:
+    """All could be read in between."""
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        for complete in (False, True, False):
+            transcripts.find(RowStanding.SAME, "As far as it goes. ", complete=complete)
+            await session.others.look()
+        told = "Turns of other programs may be missing here"
+        await eventually(lambda: one.text().count(told) == 2)
+        log = [each.event for each in await r.journal.read(SESSION, 0, 100)]
+        notes = [each for each in log if isinstance(each, Text) and told in each.text]
+        assert len({each.message_id for each in notes}) == 2, "clients merge those of one id"
 
 
 async def test_missing_transcript_is_told_and_session_continues(tmp_path: Path) -> None:
