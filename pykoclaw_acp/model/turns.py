@@ -193,6 +193,11 @@ class Turn:
         return self.keys.front in _OURS
 
     @property
+    def tells_answer(self) -> bool:
+        """Whether it tells Claude the answer to a parked request."""
+        return self.keys.front == "task" and self.task_id is None
+
+    @property
     def length(self) -> int:
         """Length of its texts in characters."""
         return sum(len(block.get("text", "")) for block in self.content)

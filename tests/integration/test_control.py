@@ -262,10 +262,14 @@ async def test_request_of_lost_caller_creates_one_session(
     writes, is_written = asyncio.Event(), asyncio.Event()
     write = HintingJournal.create
 
-    async def slow(*given: Any) -> None:
+    async def late(*given: Any) -> None:
         writes.set()
         await is_written.wait()
         await write(*given)
+
+    async def slow(*given: Any) -> None:
+        """As a commit that has begun, which nobody can cancel."""
+        await asyncio.shield(asyncio.create_task(late(*given)))
 
     async with rig(tmp_path) as r:
         monkeypatch.setattr(HintingJournal, "create", slow)

@@ -16,7 +16,9 @@ from pykoclaw_acp.model.scheduled import run_key
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
 from pykoclaw_acp.server import turn_locks
 from pykoclaw_acp.server.turn_locks import FileLocks
+from pykoclaw_acp.sessions import other_programs
 from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.sessions.turns.outcomes import UNTOLD
 from pykoclaw_acp.store import limit_waits
 from pykoclaw_acp.store.units import Unit
 from pykoclaw_acp.system import turn_lock
@@ -143,6 +145,22 @@ async def test_prompt_that_nobody_repeats_waits_longer(tmp_path: Path, key: str)
         await not_within(turn.ended.done, 1.0)
         lock.release()
         assert (await turn.ended)[0].state == "done"
+
+
+async def test_answer_that_could_not_be_told_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(other_programs, "PATIENCE", 0.0)
+    async with rig(tmp_path, locks=locks(tmp_path, timeout=0.2)) as r:
+        session = await r.session()
+        lock = held(tmp_path, session.record.conversation_name)
+        keys = PromptKeys(request=run_key("turn"))
+        turn = Turn("turn", session.id, [{"type": "text", "text": "say 1"}], keys, unattended=True)
+        await session.submit(turn)
+        failure = (await turn.ended)[0].failure
+        assert failure is not None
+        assert failure.message.endswith(UNTOLD)
+        lock.release()
 
 
 @pytest.mark.parametrize("place", ["pending_notes", "begin_attempt", "dispatch"])

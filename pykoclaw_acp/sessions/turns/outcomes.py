@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
+
 from pykoclaw_acp.channel.frames import EventFrame, Gap, Numbered, TurnEnded, TurnStarted
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
@@ -35,6 +37,10 @@ KEPT: Final = (
 UNSURE: Final = (
     "Whether Claude had begun to work on the prompt is not known, so it was not sent again: "
     "look first, then repeat it."
+)
+UNTOLD: Final = (
+    "Claude was not told the answer to the permission request. To go on, send a prompt: Claude asks again if it still "
+    "needs the permission."
 )
 END_MISSING: Final = "Its end is missing: what was kept of it was damaged."
 ENDED: Final = (
@@ -177,6 +183,8 @@ def not_started(turn: Turn, error: Exception) -> Outcome:
     over = turn.cancelled.is_set() or failure.kind == ErrorKind.SHUTTING_DOWN
     if over or _task_is_gone(turn, error):
         return CANCELLED
+    if turn.tells_answer and turn.state == TurnState.QUEUED:
+        failure = msgspec.structs.replace(failure, message=f"{failure.message} {UNTOLD}")
     return Outcome(TurnState.FAILED, failure=failure)
 
 
