@@ -200,6 +200,12 @@ class TaskRuns:
         try:
             session, outcome = await self._turn_of(one)
             work, goes_on = await self._work(run, session, outcome)
+            while one.turn is not None:  # a subagent that it left may have asked
+                before = run.turn_id
+                outcome = await one.outcome(session, one.turn, self.changed)
+                if run.turn_id == before:
+                    break
+                work, goes_on = await self._work(run, session, outcome)
         except (StoreUnavailable, Overloaded):
             raise
         except Conflict:  # or the run was given up, and is refused a result

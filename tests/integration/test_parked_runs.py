@@ -147,6 +147,27 @@ async def test_run_says_what_its_background_work_asks(tmp_path: Path, path: Path
         assert "`pykoclaw-acp approve`" in error
 
 
+async def test_run_lasts_until_its_subagent_is_answered(tmp_path: Path, path: Path) -> None:
+    """It had asked when the turn of the run had ended."""
+    async with asking_rig(tmp_path, "park") as r, scheduling(r):
+        one = task(path, (await r.session()).record.conversation_name, "hang")
+        asking = await running_in(r)
+        worker, turn = asking.channel, asking.turn.turn_id
+        worker.background(1)
+        worker.report(turn, ToolStarted("call", "Agent", "look", "think"))
+        worker.say(worker.ended(turn))
+        asking.ask("q1")
+        await eventually(
+            lambda: fetch(path, "SELECT 1 FROM acp_permissions WHERE policy = 'parked'")
+        )
+        worker.report(None, ToolEnded("call", "failed", background=True))
+        worker.background(0)
+        await say(asking.session, await answered(r, asking.session), "All done.")
+        await eventually(lambda: logs(path, one))
+        assert logs(path, one) == [("success", "All done.", None)]
+        assert fetch(path, "SELECT 1 FROM acp_task_runs WHERE ended_at IS NULL") == []
+
+
 @pytest.mark.parametrize("needed", ["asks", "runs"])
 async def test_earlier_run_stays_while_it_is_needed(
     tmp_path: Path, path: Path, needed: str

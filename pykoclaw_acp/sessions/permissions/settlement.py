@@ -44,8 +44,7 @@ class Settler:
         self._parked_answers = parked_answers
         self._tasks = Tasks()
         self.answers: dict[str, Turn] = {}
-        """Turns that tell Claude the answer to a parked request, and have not ended, by the turn that
-        had asked."""
+        """Turns that tell Claude the answer to a parked request, by the turn that had asked."""
 
     async def settle(self, pending: PendingRequest, decision: Decision) -> Settled:
         """Write down the decision; raises StoreClosed."""
@@ -121,7 +120,6 @@ class Settler:
             return Settled(decision, recorded=False)
         if request.turn_id not in self.answers:
             self.answers[request.turn_id] = turn
-            turn.ended.add_done_callback(lambda _: self.answers.pop(request.turn_id))
         if not request.questions:  # which are answered, and not asked again
             self._parked_answers.add(turn, request, decision)
         return Settled(decision, recorded=True, turn=turn)
