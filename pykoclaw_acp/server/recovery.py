@@ -37,6 +37,7 @@ from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.sessions.turns import limits, titling
 from pykoclaw_acp.sessions.turns import outcomes as endings
 from pykoclaw_acp.store import conversations, events, forking, permissions, turns, unsaid_prompts
+from pykoclaw_acp.store.condition import StoreDamaged
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
@@ -193,10 +194,10 @@ def _end_in_silence(turn: Turn, database: Database) -> Statement:
 
 
 async def _record(journal: SessionJournal, session_id: str) -> SessionRecord | None:
-    """The session; None if there is none, or its rows are damaged: the others go on."""
+    """The session; None if there is none, or what the database has of it is damaged: the others go on."""
     try:
         return await journal.find(session_id)
-    except SessionUnreadable as error:
+    except (SessionUnreadable, StoreDamaged) as error:
         log.error("A session is damaged", action="session_damaged", error=error.message)
         return None
 

@@ -17,6 +17,7 @@ from pykoclaw_acp.server.recovery import RecoveredWork
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events
+from pykoclaw_acp.store.condition import StoreDamaged
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 
@@ -24,10 +25,10 @@ log: Final = structlog.get_logger()
 
 
 async def _session(sessions: Sessions, session_id: str) -> Session | None:
-    """The session; None if there is none, or its rows are damaged."""
+    """The session; None if there is none, or what the database has of it is damaged."""
     try:
         return await sessions.find(session_id)
-    except SessionUnreadable:
+    except (SessionUnreadable, StoreDamaged):
         return None
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Any, Final
 
+import structlog
+
 from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import (
@@ -28,6 +30,7 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.folding import MessagePiece
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store import open_calls, permissions
+from pykoclaw_acp.store.condition import StoreDamaged
 from pykoclaw_acp.store.database import Database, NewEvent
 from pykoclaw_acp.store.folding import rest
 from pykoclaw_acp.store.logs import of_turn
@@ -80,6 +83,8 @@ _NEXT_PLAN: Final = (  # and what may begin a turn
     f" OR (kind = {kind(Text)} AND INSTR(payload, '{WHY}\"') > 0)) ORDER BY seq LIMIT 4"
 )
 _KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
+
+log: Final = structlog.get_logger()
 
 
 def row(session_id: str, turn_id: str | None, event: Event) -> NewEvent:
@@ -149,11 +154,21 @@ def _logged(after: int, row: tuple[Any, ...]) -> Logged:
 
 
 async def open_tools(database: Database, session_id: str, epoch: int) -> OpenTools:
-    """Tool calls that the worker of this epoch has started and not ended."""
+    """Tool calls that the worker of this epoch has started and not ended; of a damaged log those
+    that were found before the damage.
+    """
     tools = OpenTools()
+    try:
+        await _follow(database, session_id, epoch, tools)
+    except StoreDamaged as error:
+        log.error("A session is damaged", action="session_damaged", error=error.message)
+    return tools
+
+
+async def _follow(database: Database, session_id: str, epoch: int, tools: OpenTools) -> None:
     ((first,),) = await database.read(_FIRST_OF_WORKER, (session_id, epoch))
     if first is None:
-        return tools
+        return
     found = await database.read(_TOOL_EVENTS, (session_id, session_id, first, session_id, first))
     for _, payload in found:
         tools.follow(decode(payload))
@@ -162,7 +177,6 @@ async def open_tools(database: Database, session_id: str, epoch: int) -> OpenToo
             tools.ask(one.request.tool_call_id, asked_input(one.request.input))
         for (payload,) in await database.read(_PROGRESS, (session_id, first)):
             tools.follow(decode(payload))
-    return tools
 
 
 async def last_plan(database: Database, session_id: str, upto: int | None) -> tuple[PlanEntry, ...]:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pykoclaw_acp import on_behalf
+from pykoclaw_acp.store.condition import is_damage
 from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.undecodable import emptied, tolerant
@@ -79,6 +80,16 @@ class ReaderPool:
 def rows_of(connection: sqlite3.Connection) -> Rows:
     """A query on this connection, in its thread: its rows by SQL and parameters."""
     return lambda sql, parameters: _rows(sql, parameters, None, connection)
+
+
+def unless_damaged(rows: Rows, sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The rows of a query; none if it meets a damaged page."""
+    try:
+        return rows(sql, parameters)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        return []
 
 
 def _rows(

@@ -11,6 +11,7 @@ import msgspec
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnOrigin, TurnState
 from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.readers import Rows, unless_damaged
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import BACKGROUND, CLIENT, DISPATCHED, QUEUED, RUNNING, UNFINISHED
 
@@ -21,6 +22,18 @@ _POSITION: Final = (
 )
 # Turns that ended before there were positions have none, and come before all others.
 NEWEST_FIRST: Final = "COALESCE(position, 0) DESC, created_at DESC, turn_id DESC"
+# Whether the log has nothing of a turn, and whether it has something that Claude did.
+_LOGGED: Final = (
+    "SELECT t.first_seq IS NULL AND t.taken_by IS NULL"
+    " AND NOT EXISTS (SELECT 1 FROM acp_events e WHERE e.turn_id = t.turn_id),"
+    " EXISTS (SELECT 1 FROM acp_events e"
+    " WHERE e.turn_id = t.turn_id AND e.kind NOT IN ('user_message', 'title_changed'))"
+    " OR EXISTS (SELECT 1 FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
+    " WHERE s.acp_session_id = t.acp_session_id AND e.seq >= t.first_seq AND e.turn = t.position"
+    " AND e.kind NOT IN ('user_message', 'title_changed'))"
+    " FROM acp_turns t WHERE t.turn_id = ?"
+)
+_UNSEEN: Final = (False, True)  # where that cannot be looked at it may have
 KeyColumn = Literal["request_key", "idempotency_key"]
 
 
@@ -262,29 +275,9 @@ def end(turn_id: str, outcome: Outcome, at: int, *, once: bool = False) -> State
 
 async def unfinished(database: Database) -> list[UnfinishedTurn]:
     """Unfinished turns, per session in the order of their positions."""
-    rows = await database.read(
-        "SELECT t.turn_id, t.acp_session_id, t.prompt, t.request_key, t.idempotency_key, t.fingerprint, t.created_at,"  # noqa: S608
-        " t.client, t.instance, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, t.detached, t.attempts,"
-        " t.task_id, t.cancel_asked, t.taken_by, t.first_seq IS NULL AND t.taken_by IS NULL AND NOT EXISTS"
-        " (SELECT 1 FROM acp_events e WHERE e.turn_id = t.turn_id),"
-        " EXISTS (SELECT 1 FROM acp_events e"
-        " WHERE e.turn_id = t.turn_id AND e.kind NOT IN ('user_message', 'title_changed'))"
-        " OR EXISTS (SELECT 1 FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
-        " WHERE s.acp_session_id = t.acp_session_id AND e.seq >= t.first_seq AND e.turn = t.position"
-        " AND e.kind NOT IN ('user_message', 'title_changed'))"
-        f" FROM acp_turns t WHERE t.state IN {UNFINISHED} ORDER BY t.acp_session_id, t.position"
-    )
+    rows = await database.read_with(_unfinished)
     found: list[UnfinishedTurn] = []
-    for (
-        turn_id,
-        session_id,
-        prompt,
-        request,
-        idempotency,
-        fingerprint,
-        created_at,
-        *rest,
-    ) in rows:
+    for turn_id, session_id, prompt, request, idempotency, fingerprint, created_at, *rest in rows:
         client, client_process, sent, state, epoch, origin, *more = rest
         unattended, detached, attempts, task_id, cancel_asked, taken_by, unsaid, spoke = more
         keys = PromptKeys(request, idempotency, fingerprint)
@@ -306,6 +299,18 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
             turn.cancelled.set()
         found.append(UnfinishedTurn(turn, epoch, origin == TurnOrigin.BACKGROUND))
     return found
+
+
+def _unfinished(read: Rows) -> list[tuple[Any, ...]]:
+    found = read(
+        "SELECT turn_id, acp_session_id, prompt, request_key, idempotency_key, fingerprint, created_at, client,"  # noqa: S608
+        " instance, sent_clock, state, epoch, origin, unattended, detached, attempts, task_id, cancel_asked, taken_by"
+        f" FROM acp_turns WHERE state IN {UNFINISHED} ORDER BY acp_session_id, position",
+        (),
+    )
+    # One by one: the log of one session may be damaged
+    logged = [unless_damaged(read, _LOGGED, (row[0],)) or [_UNSEEN] for row in found]
+    return [row + said[0] for row, said in zip(found, logged, strict=True)]
 
 
 def content(prompt: str) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -12,10 +12,15 @@ from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import Conflict, SpoolPending
 from pykoclaw_acp.store import readable
 from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.readers import Rows, unless_damaged
 from pykoclaw_acp.store.sessions import now_ms
 
 _SPARED: Final = 1
 _NOT_SPARED: Final = 2
+_NEWEST_FRAME: Final = (
+    "SELECT e.frame FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key WHERE s.acp_session_id = ?"
+    " AND e.seq > ? AND e.epoch = ? AND e.frame > ? ORDER BY e.seq DESC LIMIT 1"
+)
 
 log: Final = structlog.get_logger()
 
@@ -87,14 +92,10 @@ class SqlWorkerStore:
         await self._database.commit(Unit(statements=(row,)), patient=True)
 
     async def rows(self) -> list[WorkerRecord]:
-        """All workers whose rows can be read, per session in the order of their epochs."""
-        rows = await self._database.read(
-            "SELECT w.acp_session_id, w.epoch, w.pid, w.start_time, w.boot_id, w.socket, COALESCE((SELECT MAX(e.frame)"
-            " FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key WHERE s.acp_session_id = w.acp_session_id"
-            " AND e.seq > w.acked_seq AND e.epoch = w.epoch AND e.frame > w.acked_frame), w.acked_frame),"
-            " w.workspace, w.outdated"
-            " FROM acp_workers w ORDER BY w.acp_session_id, w.epoch"
-        )
+        """All workers whose rows can be read, per session in the order of their epochs. Which frames a
+        damaged log has is as their rows say.
+        """
+        rows = await self._database.read_with(_rows)
         found: list[WorkerRecord] = []
         for session_id, epoch, pid, start_time, boot_id, socket, acked, workspace, outdated in rows:
             process = WorkerProcess(pid, start_time, boot_id)
@@ -111,6 +112,21 @@ class SqlWorkerStore:
                     error=str(error),
                 )
         return found
+
+
+def _rows(read: Rows) -> list[tuple[Any, ...]]:
+    workers = read(
+        "SELECT acp_session_id, epoch, pid, start_time, boot_id, socket, acked_seq, acked_frame, workspace, outdated"
+        " FROM acp_workers ORDER BY acp_session_id, epoch",
+        (),
+    )
+    found: list[tuple[Any, ...]] = []
+    for session_id, epoch, *handle, seq, acked, workspace, outdated in workers:
+        # One by one: the log of one session may be damaged
+        newest = unless_damaged(read, _NEWEST_FRAME, (session_id, seq, epoch, acked))
+        frame = newest[0][0] if newest else acked
+        found.append((session_id, epoch, *handle, frame, workspace, outdated))
+    return found
 
 
 def _record(
