@@ -109,8 +109,8 @@ class Dialer:
         return self._timeout if at.serves(self.places.data) else self._recovery
 
     def note_welcome(self, seconds: float) -> None:
-        """A daemon had answered, and its connection ended `seconds` later: reset the counts of
-        failures.
+        """A daemon had served the client, and its connection ended `seconds` after the welcome: reset
+        the counts of failures.
         """
         self._served, self._failed_starts, self._since = True, 0, None
         self._refused, self._start_pause = None, FIRST_START_PAUSE
@@ -121,8 +121,8 @@ class Dialer:
             self._wait()
 
     def note_refusal(self, refusal: str | None = None) -> None:
-        """The connection ended before the daemon answered the introduction; `refusal` is its
-        reason, if it gave one.
+        """The connection ended before the daemon had served the client; `refusal` is its reason, if
+        it gave one.
 
         Raises NotStarted if that goes on.
         """

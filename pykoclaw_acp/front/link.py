@@ -6,6 +6,7 @@ import json
 import time
 
 from pykoclaw_acp.front import words
+from pykoclaw_acp.front.dial import MIN_UPTIME
 from pykoclaw_acp.front.flow import Outflow
 from pykoclaw_acp.link import lines
 from pykoclaw_acp.link.framing import MAX_LINE_IN, LineFramer, Oversized
@@ -48,7 +49,7 @@ class Link:
         self.descriptor = connection.fileno()
         self.out = Outflow(self.descriptor)
         self.welcome = False  # it has answered the hello
-        self.refusal: str | None = None  # why it will not
+        self.refusal: str | None = None  # why it will not serve the client
         self.daemon: dict[str, Any] | None = None  # which process it is
         self.ends = False  # it has said so
         self.other_settings: list[
@@ -58,6 +59,7 @@ class Link:
         self.answer_by = time.monotonic() + LATE
         """When to look whether the answer to the hello is overdue; never, once it is there."""
         self._welcomed_at = 0.0
+        self._answered = False
         self._dry = False
 
     def read(self) -> bool:
@@ -78,6 +80,20 @@ class Link:
     def uptime(self) -> float:
         """Seconds since the daemon's welcome."""
         return time.monotonic() - self._welcomed_at
+
+    @property
+    def has_served(self) -> bool:
+        """Whether the client was served: more came than a welcome, or the daemon stayed without a
+        word of refusal.
+        """
+        stayed = self.welcome and self.uptime >= MIN_UPTIME and self.refusal is None
+        return self._answered or stayed
+
+    @property
+    def may_confirm(self) -> bool:
+        """Whether updates have arrived at the client that are to be confirmed here."""
+        seen = self._receipts.seen
+        return bool(seen) and not seen.keys().isdisjoint(self._sessions.values())
 
     def is_overdue(self) -> bool:
         """Whether the daemon has had its time to answer the hello, once `answer_by` has come."""
@@ -121,7 +137,8 @@ class Link:
         try:
             if kind is not None:
                 HANDLERS[kind](self, *kind.parse(line))
-            elif not self.welcome and line.startswith(b"{"):
+                self._answered |= kind not in (lines.WELCOME, lines.ATTACHED)
+            elif line.startswith(b"{"):
                 self._note_refusal(line)
         except ValueError:
             return  # of a newer daemon's lines, what is not understood is passed over
@@ -137,7 +154,7 @@ class Link:
         self.ends = True
 
     def _note_refusal(self, line: bytes) -> None:
-        """An error in place of a welcome: the daemon does not know yet that this is a front."""
+        """An error in the place of a welcome, or of service: it may be for any client."""
         message = json.loads(line)
         error = message.get("error") if isinstance(message, dict) else None
         if isinstance(error, dict) and isinstance(error.get("message"), str):

@@ -177,7 +177,7 @@ class Relay:
             due = min(due, self._linger_until)
         if self._link is None:
             return due if self._failure is not None else min(due, self._dial_at)
-        return min(due, self._confirm_at) if self._receipts.seen and self._link.welcome else due
+        return min(due, self._confirm_at) if self._link.may_confirm else due
 
     @property
     def _answer_by(self) -> float:
@@ -197,7 +197,7 @@ class Relay:
         if self._link is None:
             return
         self._link.report_answers()
-        if self._receipts.seen and time.monotonic() >= self._confirm_at:
+        if self._link.may_confirm and time.monotonic() >= self._confirm_at:
             self._link.confirm()
             self._confirm_at = time.monotonic() + CONFIRM_EVERY
         try:
@@ -318,7 +318,7 @@ class Relay:
         link.close()
         self._link = None
         self._ledger.note_lost(None if link.ends else link.daemon)
-        if link.welcome:
+        if link.has_served:
             self._dialer.note_welcome(link.uptime)
         else:
             try:

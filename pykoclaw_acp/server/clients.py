@@ -169,11 +169,12 @@ class Clients:
                 await returning.welcome(connection.client, peer.hello)
             await connection.serve()
             await connection.begun()  # a prompt that came with the end of the input counts
-        except Overloaded as error:
-            with contextlib.suppress(ConnectionError):
-                await transport.write(jsonrpc.encode_error(jsonrpc.NULL_ID, error))
         except (ConnectionError, TimeoutError, AcpError) as error:
-            log.info("A connection broke", action="connection_broken", reason=str(error))
+            if not isinstance(error, Overloaded):
+                log.info("A connection broke", action="connection_broken", reason=str(error))
+            if isinstance(error, AcpError):  # a front that keeps meeting it passes it on
+                with contextlib.suppress(ConnectionError):
+                    await transport.write(jsonrpc.encode_error(jsonrpc.NULL_ID, error))
         except Exception:
             log.exception("A connection failed", action="connection_failed")
         finally:

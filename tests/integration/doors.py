@@ -39,12 +39,16 @@ class Visitor:
 
     async def line(self) -> dict[str, Any] | None:
         """The next line; None at the end."""
+        line = await self.text()
+        return json.loads(line) if line else None
+
+    async def text(self) -> bytes:
+        """The next line as it is; empty at the end."""
         async with asyncio.timeout(60):
             try:
-                line = await self._reader.readline()
+                return await self._reader.readline()
             except ConnectionError:
-                return None
-        return json.loads(line) if line else None
+                return b""
 
 
 class Door:

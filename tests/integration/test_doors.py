@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY
 from pykoclaw_acp.link.lines import GREETING
-from pykoclaw_acp.server import admission, clients
+from pykoclaw_acp.model.condition import DatabaseState
+from pykoclaw_acp.server import admission, clients, returning
 from tests.integration.doors import INITIALIZE, door
 from tests.integration.linked import front
 from tests.integration.linked import new as new_of_front
@@ -34,6 +36,29 @@ async def test_client_introducing_itself_late_is_disconnected(
     monkeypatch.setattr(admission, "HELLO", 0.2)
     async with door(tmp_path) as opened:
         visitor = await opened.visitor(begun)
+        assert await visitor.line() is None
+
+
+async def test_unreadable_introduction_is_refused_in_words(tmp_path: Path) -> None:
+    async with door(tmp_path) as opened:
+        visitor = await opened.visitor(GREETING + b'{"front": 1}\n')
+        told = await visitor.line() or {}
+        assert told["error"]["message"] == "The front's introduction cannot be read."
+        assert await visitor.line() is None
+
+
+async def test_front_is_told_why_it_is_not_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def locked(*_: object) -> None:
+        raise StoreUnavailable(DatabaseState.LOCKED, "Another program keeps the database locked.")
+
+    monkeypatch.setattr(returning, "come_back", locked)
+    async with door(tmp_path) as opened:
+        visitor = await opened.visitor(GREETING + b'{"front": "f"}\n')
+        assert (await visitor.text()).startswith(b"welcome ")
+        told = await visitor.line() or {}
+        assert told["error"]["data"]["errorKind"] == "store_locked"
         assert await visitor.line() is None
 
 

@@ -623,19 +623,85 @@ def test_mitto_mistakes_no_path_for_large_context(tmp_path: Path, name: str) -> 
     assert ("413" in message) == (name != "mitto")
 
 
-def test_daemon_rejecting_every_hello_is_finally_an_error(places: Places) -> None:
+REFUSAL = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32011,"message":"No page."}}'
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ([], "The daemon ends before it answers."),
+        ([b"welcome {}"], "The daemon ends before it answers."),
+        ([b"welcome {}", b'attached 1 0 0 "s"', REFUSAL], "No page."),
+        ([REFUSAL], "No page."),
+    ],
+    ids=["nothing", "a welcome", "a welcome and a refusal", "a refusal"],
+)
+def test_daemon_serving_no_hello_is_finally_an_error(
+    places: Places, said: list[bytes], reason: str
+) -> None:
     with (
         Daemon(places, patience=0.05) as daemon,
         Client(places, PYKOCLAW_DAEMON_TIMEOUT="0.3") as client,
     ):
         request_id = client.request("session/new", NEW)
+        late = time.monotonic() + WAIT
         while client.process.poll() is None:
+            assert time.monotonic() < late
             try:
-                daemon.accept().close()
+                link = daemon.accept()
             except TimeoutError:
                 continue
-        assert client.message()["id"] == request_id
-        assert client.process.returncode == 1
+            link.line()
+            link.send(*said)
+            link.close()
+        told = client.message()
+        assert told["id"] == request_id
+        assert told["error"]["message"].startswith(reason)
+        assert client.process.returncode == (75 if REFUSAL in said else 1)
+
+
+def test_daemon_that_has_served_is_awaited_again(places: Places) -> None:
+    with (
+        Daemon(places, patience=0.05) as daemon,
+        Client(places, PYKOCLAW_DAEMON_TIMEOUT="0.3") as client,
+    ):
+        late, calls = time.monotonic() + 0.6, 0
+        while time.monotonic() < late:
+            client.notify("n")
+            try:
+                link = daemon.accept()
+            except TimeoutError:
+                continue
+            link.hello()
+            calls += 1
+            link.send(b"ack %d" % calls)
+            link.close()
+        assert client.process.poll() is None
+        assert calls > 1
+
+
+def test_unconfirmed_update_of_session_left_out_wakes_nobody(
+    client: Client, daemon: Daemon
+) -> None:
+    """Its log cannot be read: nothing of it can be confirmed."""
+    link = daemon.accept()
+    link.hello()
+    link.send(b'attached 1 0 0 "s"', b'update 1 1 {"u":1}')
+    assert client.message() == {"u": 1}
+    daemon.restart()
+    link = daemon.accept()
+    link.hello()
+    link.send(b'notify {"n":1}')
+    assert client.message() == {"n": 1}
+    before, late = switches(client), time.monotonic() + 1.0
+    eventually_sync(lambda: time.monotonic() > late)
+    assert switches(client) - before < 5  # it confirms ten times a second
+
+
+def switches(client: Client) -> int:
+    """How often it has waited."""
+    status = Path(f"/proc/{client.process.pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 def test_daemon_that_never_answers_is_finally_an_error(places: Places) -> None:
