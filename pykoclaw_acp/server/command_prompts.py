@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
-from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import ToolEnded, ToolProgressed, ToolStarted, UserMessage
 from pykoclaw_acp.model.log import Logged
@@ -170,20 +171,23 @@ class CommandPrompts:
         told: set[str] = set()
         while True:
             await asyncio.sleep(LOOK)
-            if not set(session.permissions.pending_ids) - told:
+            if set(session.permissions.pending_ids) - told:
+                with suppress(StoreUnavailable):  # the next look may succeed
+                    await self._tell_pending(call, session, told)
+
+    async def _tell_pending(self, call: Call, session: Session, told: set[str]) -> None:
+        for one in await self._sessions.requests.list_pending():
+            if one.session_id != session.id or one.request.ask_id in told:
                 continue
-            for one in await self._sessions.requests.list_pending():
-                if one.session_id != session.id or one.request.ask_id in told:
-                    continue
-                told.add(one.request.ask_id)
-                shown = QuestionNotification(
-                    id=one.request.ask_id,
-                    session=session.id,
-                    title=one.request.title,
-                    always=one.request.always is not None,
-                    **whole(one.request),
-                )
-                await call.client.peer.notify(encode_notification(QUESTION, shown))
+            told.add(one.request.ask_id)
+            shown = QuestionNotification(
+                id=one.request.ask_id,
+                session=session.id,
+                title=one.request.title,
+                always=one.request.always is not None,
+                **whole(one.request),
+            )
+            await call.client.peer.notify(encode_notification(QUESTION, shown))
 
 
 class _TurnClient(CommandClient):

@@ -5,6 +5,7 @@ the truth about its prompt.
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.permissions import PermissionRequest, StoredRequest
 from pykoclaw_acp.server import command_prompts
 from pykoclaw_acp.server.acp_client import AcpClient
 from pykoclaw_acp.server.command_client import CommandClient
@@ -253,3 +255,38 @@ async def test_command_is_told_that_its_turn_is_damaged(
         assert "The prompt was accepted" in error["message"]
         assert error["data"]["errorKind"] == "store_damaged"
         assert (error["data"]["turnState"], error["data"]["retryable"]) == ("unknown", False)
+
+
+async def test_command_is_told_of_question_after_failed_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_prompts, "LOOK", 0.01)
+    async with rig(tmp_path) as r:
+        prompts = command_prompts.CommandPrompts(r.sessions, r.database, tmp_path, r.sessions.get)
+        monkeypatch.setattr(linked, "METHODS", {**METHODS, **prompts.methods})
+        session = await r.session()
+        real, looks = r.sessions.requests.list_pending, list[int]()
+
+        async def once() -> list[StoredRequest]:
+            looks.append(1)
+            if len(looks) == 1:
+                raise StoreUnavailable(DatabaseState.LOCKED, "Another program keeps it locked.")
+            return await real()
+
+        monkeypatch.setattr(r.sessions.requests, "list_pending", once)
+        async with front(r) as one:
+            one.call(2, "_pykoclaw.dev/prompt", session=session.id, text="hang")
+            await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
+            (turn,), (worker,) = session.turns, r.launcher.launched
+            worker.last += 1
+            worker.say(
+                PermissionRequest(
+                    epoch=1, n=worker.last, ask_id="a", turn_id=turn.turn_id, tool_call_id="c",
+                    title="Run", tool_kind="execute",
+                )
+            )  # fmt: skip
+            (told,) = await eventually(
+                lambda: [rest for rest in one.rests("notify") if "_pykoclaw.dev/question" in rest]
+            )
+            assert json.loads(told)["params"]["id"] == "a"
+            assert len(looks) == 2
