@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -164,11 +165,11 @@ async def workers(database: Database) -> list[WorkerSummary]:
 
 def size(database: Database) -> int:
     """Size of the database on disk in bytes, including its journals."""
-    files = [
-        database.path.with_name(database.path.name + suffix)
-        for suffix in ("", "-wal", "-shm", "-journal")
-    ]
-    return sum(file.stat().st_size for file in files if file.exists())
+    size = 0
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):  # a journal comes and goes with each commit
+            size += database.path.with_name(database.path.name + suffix).stat().st_size
+    return size
 
 
 def _object(text: str | None) -> dict[str, Any] | None:
