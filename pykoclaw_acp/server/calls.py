@@ -239,10 +239,12 @@ class Calls:
         else:
             self._client.subscriber.note_life(session_id)
             owner = call.sessions.owner(session_id)
+            live = call.sessions.live
             async with self._order.turn(owner):
-                opens = method.opens or owner not in call.sessions.live
+                opens = method.opens or owner not in live
                 async with self._turnstile.place() if opens else contextlib.nullcontext():
-                    result = await _begin(call, method, params)
+                    with live.kept(owner):
+                        result = await _begin(call, method, params)
         if not isinstance(result, Later):
             return result
         call.handed_over = True

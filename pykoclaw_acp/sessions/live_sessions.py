@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from contextlib import contextmanager
 
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.session import Session
@@ -15,6 +17,7 @@ class LiveSessions(Mapping[str, Session]):
 
     def __init__(self) -> None:
         self._live: dict[str, Session] = {}
+        self._kept: Counter[str] = Counter()
 
     def __getitem__(self, session_id: str) -> Session:
         return self._live[session_id]
@@ -51,11 +54,25 @@ class LiveSessions(Mapping[str, Session]):
         """Drop a session that was deleted."""
         self._live.pop(session_id, None)
 
+    @contextmanager
+    def kept(self, session_id: str) -> Iterator[None]:
+        """Keep the session in memory meanwhile: who has found it may have to wait for a disk, and a
+        second one would have the log, too.
+        """
+        self._kept[session_id] += 1
+        try:
+            yield
+        finally:
+            self._kept[session_id] -= 1
+            if not self._kept[session_id]:
+                del self._kept[session_id]
+
     def forget(self, unseen: float, workers: Workers) -> None:
         """Drop idle sessions that were not accessed for `unseen` s, unless `workers` needs them."""
         before = time.monotonic() - unseen
         for session_id, live in self.items():
-            if live.found <= before and live.dormant and workers.forget(session_id):
+            idle = live.found <= before and live.dormant and session_id not in self._kept
+            if idle and workers.forget(session_id):
                 del self._live[session_id]
 
     def in_use(self, session_id: str) -> bool:

@@ -29,6 +29,7 @@ from pykoclaw_acp.model.choices import Command, Config, Configuration, Model, Of
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
 from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.sessions import opening
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import deletion
@@ -722,6 +723,41 @@ async def test_unreferenced_session_is_unloaded_and_can_return(tmp_path: Path) -
             ] * 2
             await wire.call("session/prompt", **prompt(session, "say 1"))
             assert r.launcher.launched[-1].spec.resume_session_id is not None
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+async def test_session_being_opened_is_not_unloaded(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk of its directory is slow: it was found long before the client follows it."""
+    reached, gate = asyncio.Event(), asyncio.Event()
+
+    async def slow(*_: object) -> None:
+        reached.set()
+        await gate.wait()
+
+    async with rig(tmp_path) as r:
+        async with client(r) as wire:
+            session = await new(wire)
+            await wire.call("session/prompt", **prompt(session, "say 1"))
+        await r.pool.stop(session)
+        live = r.sessions.live[session]
+        await eventually(lambda: live.dormant)
+        monkeypatch.setattr(opening, "has_moved", slow)
+        async with client(r) as wire:
+            opens = wire.begin(method, sessionId=session, cwd="/", mcpServers=[])
+            await reached.wait()
+            r.sessions.live.forget(0, r.pool)
+            gate.set()
+            assert "result" in await wire.answer(opens)
+            assert r.sessions.live.get(session) is live
+            answer = await wire.call("session/prompt", **prompt(session, "say 2"))
+            assert answer["result"]["stopReason"] == "end_turn"
+            assert wire.text().endswith("0 1 ")
+        await r.pool.stop(session)
+        await eventually(lambda: live.dormant)
+        r.sessions.live.forget(0, r.pool)
+        assert not r.sessions.live
 
 
 @pytest.mark.parametrize("text", [TITLE, "You are a changelog writer. Write."])

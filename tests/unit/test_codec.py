@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
@@ -36,6 +35,7 @@ from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.sessions.fronts import Fronts
+from pykoclaw_acp.sessions.live_sessions import LiveSessions
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.showing import Showing
 
@@ -111,7 +111,7 @@ class NoAliases:
     awaits_recovery = False
     showing = Showing()
     fronts = Fronts()
-    live: Mapping[str, object] = {}  # none is in memory
+    live = LiveSessions()
 
     def owner(self, session_id: str) -> str:
         return session_id
