@@ -15,6 +15,7 @@ from pykoclaw_acp import __version__, terminal
 from pykoclaw_acp.commands import show, workers
 from pykoclaw_acp.commands.daemon import ask, require_operator
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning, StartupError
+from pykoclaw_acp.front.call import STARTS
 from pykoclaw_acp.link import places
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.pool.unattended import unattended
@@ -65,10 +66,10 @@ def _workers_left() -> list[str]:
 def _stop_workers(pid: int) -> None:
     try:
         database = ask("status", start=False)["database"]
-    except DaemonNotRunning as error:
+    except (CommandFailed, DaemonNotRunning) as error:
         if places.lock_holder(places.Places.find().data) is None:
             raise
-        raise DaemonNotRunning(
+        raise type(error)(
             f"{error} `kill {pid}` ends it; its workers go on, and the next daemon takes them over."
         ) from error
     # Missing in the answer of an older daemon
@@ -159,6 +160,10 @@ def end(pid: int) -> None:
                 raise CommandFailed(TAKEN_OVER)
             signal.pidfd_send_signal(process, signal.SIGTERM)
             if not select.select([process], [], [], END_WAIT)[0]:
+                where = places.Places.find()
+                if not places.serves(where.data):
+                    starts = STARTS.format(pid=pid, log=where.log)
+                    raise CommandFailed(f"{starts} It ends then.")
                 raise CommandFailed(
                     f"The daemon (pid {pid}) does not end: `kill -9 {pid}`. Its turns go on."
                 )

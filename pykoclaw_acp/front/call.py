@@ -7,6 +7,7 @@ import os
 import select
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from pykoclaw_acp.error_kinds import ErrorKind
@@ -30,6 +31,10 @@ from pykoclaw_acp.system.environment import of_sessions
 if TYPE_CHECKING:
     import _socket
 
+STARTS: Final = (
+    "The daemon (pid {pid}) does not serve yet: it recovers or migrates its database, which may take minutes. Wait for"
+    " it; its log is {log}."
+)
 _READ: Final = 256 * 1024  # bytes
 _BUSY_PAUSE: Final = 0.02  # s between two attempts to reach a daemon that takes no connection now
 _BUSY_TIMEOUT: Final = 10.0  # s
@@ -142,14 +147,15 @@ def follow(
     connection.settimeout(timeout)
     since = time.monotonic()
     try:
-        connection.sendall(line)
+        with suppress(ConnectionError):  # one that is refused at once: the answer is there
+            connection.sendall(line)
         framer = LineFramer()
         while data := connection.recv(_READ):
             for answer in framer.feed(data):
                 message = {} if isinstance(answer, Oversized) else json.loads(answer)
                 if "method" in message:
                     yield message
-                elif message.get("id") == 1:
+                elif message.get("id", 0) in (1, None):  # without an id for any client
                     return _result(message)
     except TimeoutError:
         raise DaemonAbsent(
@@ -214,6 +220,8 @@ def _reach(places: Places) -> _socket.socket:
         if not busy and (not expected or waited > _START_TIMEOUT):
             if holder is None:
                 raise NoDaemon(f"No daemon runs for the data directory {places.data}.")
+            if holder[1] and not at.serves(places.data):
+                raise DaemonAbsent(STARTS.format(pid=holder[0], log=places.log))
             advice = f" {RESTART}" if holder[1] else ""
             raise DaemonAbsent(
                 f"The server of the data directory {places.data} (pid {holder[0]}) has no socket that can be reached."

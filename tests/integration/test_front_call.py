@@ -29,6 +29,7 @@ from pykoclaw_acp.front.call import (
 from pykoclaw_acp.front.dial import MAX_START_ATTEMPTS
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY, MAX_PROMPT_EARLY
 from pykoclaw_acp.link.places import SPAWN_LOCK, Places, secure_directory, try_lock
+from pykoclaw_acp.server.admission import Admission, turn_away
 from tests.integration.front_harness import WAIT, Connection, Daemon, encode
 
 
@@ -120,16 +121,42 @@ def test_a_daemon_that_goes_away_is_absent(places: Places) -> None:
         call(places, "_m", {})
 
 
-def test_without_a_socket_the_server_is_named(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("serves\n", r"\(pid \d+\) has no socket that can be reached\. `pykoclaw-acp restart`"),
+        ("", r"\(pid \d+\) does not serve yet: .* Wait for it; its log is [^`]*$"),
+    ],
+    ids=["the socket is gone", "it migrates its database"],
+)
+def test_daemon_that_cannot_be_reached_is_named(
+    places: Places, monkeypatch: pytest.MonkeyPatch, said: str, words: str
 ) -> None:
     monkeypatch.setattr(front_call, "_START_TIMEOUT", 0.2)
-    with (
-        Daemon(places, listens=False),
-        pytest.raises(DaemonAbsent, match=r"\(pid \d+\) has no socket") as absent,
-    ):
-        call(places, "_m", {})
+    with Daemon(places, listens=False):
+        Path(places.lock).write_text(f"{os.getpid()}\n{places.socket}\n{said}")
+        with pytest.raises(DaemonAbsent, match=words) as absent:
+            call(places, "_m", {})
     assert not isinstance(absent.value, NoDaemon), "a process has the data directory"
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_refusal_of_any_client_is_the_answer(places: Places, late: bool) -> None:
+    """The daemon closes the connection at once, before or after the request has come."""
+
+    def serve(daemon: Daemon) -> None:
+        connection = daemon.accept()
+        if late:
+            connection.line()
+        turn_away(connection.socket, Admission(1, os.getuid()).refusal)
+
+    with Daemon(places) as daemon:
+        thread = threading.Thread(target=serve, args=(daemon,))
+        thread.start()
+        with pytest.raises(CallFailed, match="PYKOCLAW_MAX_CLIENTS") as failed:
+            call(places, "_m", {"text": "x" * 900_000})
+        thread.join(WAIT)
+    assert failed.value.data["errorKind"] == "too_many_clients"
 
 
 def test_a_socket_elsewhere_is_found_by_the_lock(places: Places, tmp_path: Path) -> None:

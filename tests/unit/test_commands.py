@@ -658,6 +658,20 @@ def test_stop_names_live_daemon_it_cannot_reach(
     assert (listed.exit_code, "starts it" in listed.stderr) == (3, False)
 
 
+def test_stop_names_daemon_that_has_no_place(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ANSWERS["status"] = front.CallFailed(-32012, "It has no place.", {"retryable": True})
+    pid = os.getpid()
+    monkeypatch.setattr("pykoclaw_acp.link.places.lock_holder", lambda data: (pid, "/s"))
+    monkeypatch.setattr("pykoclaw_acp.commands.stopping.GONE_WAIT", 0)
+    stopped = run("stop")
+    assert stopped.exit_code == 1
+    assert f"It has no place. `kill {pid}` ends it;" in stopped.stderr
+    listed = run("status", "--json")
+    assert (listed.exit_code, listed.stdout) == (1, "")
+
+
 def test_commands_say_how_to_start_missing_daemon(asked: list[Any]) -> None:
     ANSWERS["status"] = front.NoDaemon("No daemon runs.")
     for command in ("stop", "status"):
