@@ -72,6 +72,17 @@ _REWIND: Final = (
     "UPDATE acp_transcript_turns SET rewound_at = ?, told = 1, told_by = NULL"
     " WHERE acp_session_id = ? AND prompt_uuid = ? AND rewound_at IS NULL"
 )
+_ALL_TOLD: Final = (
+    "UPDATE acp_transcript_turns SET told = 1, told_by = (SELECT n.note_id FROM acp_notes n"
+    " WHERE n.note_id = told_by AND n.turn_id IS NULL) WHERE acp_session_id = ?"
+    " AND claude_session_id <> ? AND (told = 0 OR told_by IS NOT NULL)"
+)
+# The session has neither followed the Claude session nor seen a transcript of it.
+_IF_NEW: Final = (
+    " AND EXISTS (SELECT 1 FROM acp_sessions s WHERE s.acp_session_id = ?"
+    " AND COALESCE(s.followed, '') <> ?) AND NOT EXISTS (SELECT 1 FROM acp_transcripts x"
+    " WHERE x.acp_session_id = ? AND x.claude_session_id = ?)"
+)
 _TURNS_OF_OURS: Final = (
     "SELECT turn_id, origin, taken_by FROM acp_turns WHERE acp_session_id = ? ORDER BY position"
 )
@@ -180,12 +191,16 @@ def all_told(session_id: str, but: str = "") -> Statement:
     """Claude has to be told of no turn so far, but by pending notes, and of those seen first in the
     Claude session `but`.
     """
-    return Statement(
-        "UPDATE acp_transcript_turns SET told = 1, told_by = (SELECT n.note_id FROM acp_notes n"
-        " WHERE n.note_id = told_by AND n.turn_id IS NULL) WHERE acp_session_id = ?"
-        " AND claude_session_id <> ? AND (told = 0 OR told_by IS NOT NULL)",
-        (session_id, but),
-    )
+    return Statement(_ALL_TOLD, (session_id, but))
+
+
+def turn_ended(session_id: str, claude_session_id: str) -> tuple[Statement, ...]:
+    """The session's newest turn is in this Claude session. If that is a new one, as after `/clear`, what
+    was before is meant to be gone: Claude has to be told of no turn of that.
+    """
+    known = (session_id, claude_session_id)
+    left = Statement(_ALL_TOLD + _IF_NEW, known * 3)
+    return left, follow(session_id, claude_session_id)
 
 
 def told(

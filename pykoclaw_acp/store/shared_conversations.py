@@ -202,7 +202,7 @@ def turn_ended(session_id: str, claude_session_id: str) -> tuple[Statement, ...]
         " (SELECT followed FROM acp_sessions WHERE acp_session_id = ?))",
         (claude_session_id, now_text(), session_id, f"{OWN}-%", session_id),
     )
-    return row, imports.follow(session_id, claude_session_id)
+    return row, *imports.turn_ended(session_id, claude_session_id)
 
 
 def _values(record: SessionRecord, clock: int) -> tuple[object, ...]:

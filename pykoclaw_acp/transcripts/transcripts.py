@@ -222,10 +222,7 @@ class ImportedTranscripts:
             if followed is not None:
                 await self._store.follow_transcript(session, followed, told=True)
         elif followed is not None:
-            new = followed not in known.rows
-            if await take(followed, told=False) is not None and new:
-                # A new session, or one that our user has cleared: what was before is meant to be gone.
-                await self._store.follow_transcript(session, followed, told=True)
+            await take(followed, told=False)
         if target not in (followed, None) and (branching or known.followed is not None):
             await take(target, told=False)
         for one in _left(rows, followed, target):
@@ -273,9 +270,14 @@ class ImportedTranscripts:
         """What the followed Claude session lacks, as text, and the id of that. Raises ReaderDied, and
         OSError.
         """
-        if followed in rows and rows[followed].head is None:
+        row = rows.get(followed or "")
+        if row is None and not branching:
+            return (
+                None  # not there yet, or gone, which `sessions.context` tells: it may hold them all
+            )
+        if row is not None and row.head is None:
             return None  # written over in place: nothing of it was taken, and it may hold them all
-        head = rows[followed].head if followed in rows else None
+        head = None if row is None else row.head
         missing = lacking(turns, head, own, branching=branching)
         by_path: dict[str, list[str]] = {}
         for one in missing:

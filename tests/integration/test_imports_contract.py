@@ -227,6 +227,22 @@ async def test_turns_are_told_unless_they_went_on(s: Subject) -> None:
     assert (await s.imports.known_transcripts(session)).followed == "other"
 
 
+@pytest.mark.parametrize(
+    ("ended_in", "told"), [("fresh", True), ("seen", False), ("claude", False)]
+)
+async def test_new_claude_session_is_told_nothing(s: Subject, ended_in: str, told: bool) -> None:
+    """As after `/clear`, from the end of the first turn in it; not one that others have continued."""
+    session = await s.session()
+    await s.imports.commit_piece(session, piece(turns=[TranscriptTurn("t0", "claude")]))
+    await s.imports.commit_piece(session, piece(row=replace(ROW, claude_session_id="seen")))
+    await s.imports.follow_transcript(session, "claude", told=False)
+    _, epoch = await s.running(session)
+    ended = changed(end(epoch, 2, "turn"), claude_session_id=ended_in)
+    await s.journal.record(session, epoch, [ended], {"turn": DONE})
+    assert [one.told for one in await s.imports.transcript_turns(session, 9)] == [told]
+    assert (await s.imports.known_transcripts(session)).followed == ended_in
+
+
 async def test_rewound_turn_of_others_stays_told(s: Subject) -> None:
     """Also if it goes on; one that began before the rewound prompt does not."""
     session = await s.session()

@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from msgspec.structs import replace
 
+from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.model.imports import Imported, RowStanding
 from pykoclaw_acp.system import transcript_files as files
 from pykoclaw_acp.transcripts import transcripts, watching
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
-from tests.integration.journals import Subject, subject
+from tests.integration.journals import DONE, Subject, end, subject
 from tests.unit.transcripts import Transcript, words
 from tests.waiting import eventually
 
@@ -29,19 +33,20 @@ class Place:
 
     async def ours(self, words: str) -> None:
         """A turn of ours in the newest Claude session."""
-        await self.s.ended("one", words)
+        _, epoch = await self.s.running("one", words)
+        ended = replace(end(epoch, 2, words), claude_session_id=self.all[-1].path.stem)
+        await self.s.journal.record("one", epoch, [ended], {words: DONE})
         self.all[-1].prompt(words, words)
         self.all[-1].say(f"answer to {words}")
 
-    async def move(self) -> None:
+    async def move(self, *, look: bool = True) -> None:
         """Go on in another Claude session."""
         n = len(self.all)
         self.all.append(Transcript(self.folder / f"c{n}.jsonl", count=100 * n))
         await self.ours(f"p{n}")
         os.utime(self.all[-1].path, (n + 1, n + 1))
-        # As the end of the turn does.
-        await self.s.imports.follow_transcript("one", f"c{n}", told=False)
-        await self.look()
+        if look:
+            await self.look()
 
     def terminal(self, n: int, words: str) -> None:
         """A terminal goes on in an earlier Claude session."""
@@ -109,6 +114,51 @@ async def test_own_turn_in_left_transcript_is_not_told(p: Place) -> None:
     await p.move()
     found = await p.look()
     assert (found.followed, found.digest, found.logged) == ("c1", None, [])
+
+
+@pytest.mark.parametrize("fault", ["disk is silent", "not there yet", "daemon dies"])
+async def test_what_user_has_cleared_is_never_told(
+    p: Place, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Whatever comes of the first look at the new Claude session."""
+    await p.move()
+    await p.move(look=False)
+    with monkeypatch.context() as broken:
+        if fault == "daemon dies":
+            store: Any = p.s.imports
+            commit = store.commit_piece
+
+            async def commit_and_die(*piece: Any) -> None:
+                await commit(*piece)
+                raise StoreClosed("killed")
+
+            broken.setattr(store, "commit_piece", commit_and_die)
+            with pytest.raises(StoreClosed):
+                await p.look()
+            p.made.close()
+            p.made = ImportedTranscripts(store, os.fspath(p.folder.parent))
+        else:
+            error = TimeoutError() if fault == "disk is silent" else None
+            broken.setattr(files, "find", Mock(return_value=None, side_effect=error))
+            found = await p.look()
+            assert (found.digest, found.complete) == (None, error is None)
+    found = await p.look()
+    assert (found.standing, found.digest, found.logged) == (RowStanding.SAME, None, [])
+
+
+async def test_nothing_is_told_of_transcript_that_is_gone(p: Place) -> None:
+    """It is Claude's memory that is lost then, which is told from the log."""
+    await p.move()
+    copy = Transcript(p.folder / "copy.jsonl", count=500)
+    copy.path.write_bytes(p.all[0].path.read_bytes())
+    copy.head = p.all[0].head
+    p.all.append(copy)
+    p.terminal(1, "term")
+    found = await p.look()
+    assert (found.standing, found.followed, found.digest) == (RowStanding.MOVED_ON, "copy", None)
+    copy.path.unlink()
+    found = await p.look()
+    assert (found.standing, found.replaced, found.digest) == (RowStanding.MISSING, True, None)
 
 
 async def test_left_transcript_that_is_gone_is_not_missed(

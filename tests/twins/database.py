@@ -297,8 +297,19 @@ class MemoryDatabase:
             self.claude_sessions[name] = claude_session_id
             own = name.startswith("acp-")
             self.folders[name] = (cwd or folder) if own else (folder or cwd)
+        seen = (session_id, claude_session_id) in self.transcripts
+        if not seen and self.followed.get(session_id) != claude_session_id:
+            self.all_told(session_id, but=claude_session_id)
         self.followed[session_id] = claude_session_id
         row.record.branch = None
+
+    def all_told(self, session_id: str, *, but: str) -> None:
+        """Claude has to be told of no turn but by pending notes, and of those of this Claude session."""
+        for key, one in self.transcript_turns.items():
+            if key[0] == session_id and one.claude_session_id != but:
+                self.transcript_turns[key] = replace(one, told=True)
+                if self.told_by.get(key, "") in self.carriers:
+                    del self.told_by[key]
 
     def insert_turn(self, row: TurnRow) -> None:
         """Raises RowRefused if its id or a unique key exists, Conflict without such a session, or

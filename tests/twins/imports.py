@@ -132,10 +132,8 @@ class MemoryImportStore(MemoryStore):
     ) -> None:
         def follow() -> None:
             self.database.followed[session_id] = claude_session_id
-            for key, one in self.database.transcript_turns.items():
-                if told and key[0] == session_id and one.claude_session_id != claude_session_id:
-                    self.database.transcript_turns[key] = replace(one, told=True)
-                    self.database.told_by.pop(key, None)
+            if told:
+                self.database.all_told(session_id, but=claude_session_id)
 
         await self.database.write(follow, patient=True)
 
