@@ -7,6 +7,7 @@ import pytest
 from tests.e2e.forks import fork, remembered, word
 from tests.e2e.harness import Stack
 from tests.e2e.harness.client import RpcError
+from tests.e2e.hooks import block_prompts
 
 
 @pytest.mark.long
@@ -72,3 +73,21 @@ async def test_fork_remembers_though_worker_died_in_first_turn(shared: Stack) ->
     await client.prompt(copy, word("three"))
     assert remembered(shared)[0] == "Word: one"
     assert remembered(shared)[-1] == "Word: three"
+
+
+@pytest.mark.long
+async def test_fork_remembers_after_hook_blocked_first_prompt(stack: Stack) -> None:
+    """The CLI has copied the transcript by then, and noted there what the hook said."""
+    block_prompts(stack)
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, word("forbidden"))
+    stack.worker(session).kill()
+    await client.prompt(session, word("one"))
+    copy = (await fork(client, stack, session))["sessionId"]
+    await client.prompt(copy, word("forbidden"))
+    stack.worker(copy).kill()
+    await client.prompt(copy, word("two"))
+    assert remembered(stack) == ["Word: one", "Word: two"]
+    for one in (session, copy):
+        assert "does not remember" not in client.text(one)
