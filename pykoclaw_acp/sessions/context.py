@@ -63,7 +63,7 @@ class SessionContext:
         """
         if (loss := await self.loss()) is not None:
             await self._tasks.finish(self._lose(loss))
-        await self._recover_notes()
+        await self.recover_notes()
 
     async def without_refused(self) -> None:
         """Let Claude forget a prompt that it has refused, and what it did for it: by ACP, neither is in
@@ -85,16 +85,19 @@ class SessionContext:
         """Whether there is such a prompt."""
         return await self._journal.refused(self._state.record) is not None
 
-    async def _recover_notes(self) -> None:
-        """Give again what was told with prompts that a worker's death kept out of the transcript."""
+    async def recover_notes(self) -> None:
+        """Give again, unless a worker lives, what was told with prompts that a worker's death kept out of
+        the transcript which the next one continues.
+        """
         record = self._state.record
-        if record.branch is not None or self._workers.is_live(self._state.id):
+        if self._workers.is_live(self._state.id):
             return
         carriers = await self._journal.doubtful_carriers(self._state.id)
         if not carriers:
             return
         held: set[str] | None = set()
-        if (claude := record.claude_session_id) is not None:
+        claude = record.claude_session_id if record.branch is None else record.branch.source
+        if claude:
             entries = [contexts.entry_uuid(turn_id) for turn_id in carriers]
             held = await self._transcripts.holding(record, claude, entries)
         if held is None:

@@ -141,6 +141,7 @@ class OtherPrograms:
             return False
         if await self.context.has_refused():
             return False
+        await self.context.recover_notes()
         self._outdated = self._replaced = self._state.superseded = False
         return True
 

@@ -29,7 +29,9 @@ _DOUBTFUL: Final = (
     "SELECT turn_id FROM acp_turns t WHERE turn_id IN"  # noqa: S608  constant
     " (SELECT turn_id FROM acp_notes WHERE acp_session_id = ? AND turn_id IS NOT NULL)"
     f" AND started_at IS NOT NULL AND state <> {DONE} AND state NOT IN {UNFINISHED}"
-    " AND rewound_at IS NULL AND lost_at IS NULL"
+    " AND rewound_at IS NULL AND lost_at IS NULL AND NOT EXISTS (SELECT 1 FROM acp_turns l"
+    " WHERE l.acp_session_id = t.acp_session_id AND l.position > COALESCE(t.position, 0)"
+    f" AND l.state = {DONE} AND l.rewound_at IS NULL AND l.lost_at IS NULL)"
     " ORDER BY COALESCE(position, 0) DESC LIMIT 20"
 )
 _COPY: Final = (
@@ -110,7 +112,9 @@ def take(notes: Sequence[Note], turn_id: str) -> Statement:
 
 
 async def doubtful_carriers(database: Database, session_id: str) -> list[str]:
-    """Turns that did not end well, whose prompts carried notes, the newest first; at most 20."""
+    """Turns that did not end well, whose prompts carried notes, the newest first; at most 20. After them
+    came none that ended well: its worker had what they carried, or a look before it found it missing.
+    """
     return [turn_id for (turn_id,) in await database.read(_DOUBTFUL, (session_id,))]
 
 

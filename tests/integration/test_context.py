@@ -18,6 +18,7 @@ from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import NOTES_TAG, Note
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.sessions import context
+from pykoclaw_acp.sessions.early_starts import EarlyStarts
 from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import branches
@@ -126,6 +127,38 @@ async def test_note_in_the_transcript_is_given_once(tmp_path: Path) -> None:
         transcripts.held |= {(await ids(r))[-1]}
         await r.run(session, "say 2")
         assert given(r) == ""
+
+
+async def test_note_of_cleared_turn_stays_given(tmp_path: Path) -> None:
+    async with talked(tmp_path, 1) as (r, session, turns, transcripts):
+        await r.journal.add_note(session.id, Note("news", "There is news."))
+        transcripts.held = whole(turns[0])
+        assert (await r.run(session, "die")).state is not TurnState.DONE
+        transcripts.held |= {(await ids(r))[-1]}
+        await r.run(session, "say 2")
+        await rest(r, session)
+        transcripts.held = whole(*turns, (await ids(r))[-1])  # as that of another Claude session
+        await r.run(session, "say 3")
+        assert given(r) == ""
+
+
+@pytest.mark.parametrize("begun", ["a fork", "early"])
+async def test_lost_note_returns_however_claude_begins(tmp_path: Path, begun: str) -> None:
+    """It is in no transcript, and nothing else looks for it once a turn has ended well."""
+    async with talked(tmp_path, 1) as (r, session, turns, transcripts):
+        await r.journal.add_note(session.id, Note("news", "There is news."))
+        transcripts.held = whole(turns[0])
+        assert (await r.run(session, "die")).state is not TurnState.DONE
+        if begun == "early":
+            await eventually(lambda: not session.busy)
+            r.sessions.early = EarlyStarts(r.sessions.live, r.pool)
+            r.sessions.early.begin(session)
+            await eventually(lambda: r.pool.is_live(session.id))
+        else:
+            await r.database.commit(Unit((branches.save(session.id, Branch("source")),)))
+            session.record.branch = Branch("source")
+        await r.run(session, "say 2")
+        assert "There is news." in given(r)
 
 
 def later(

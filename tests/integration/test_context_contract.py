@@ -119,6 +119,20 @@ async def test_carriers_that_failed_are_doubtful(s: Subject) -> None:
     assert [one.note_id for one in await s.journal.pending_notes(session)] == ["1", "2"]
 
 
+async def test_carrier_before_turn_that_ended_well_is_settled(s: Subject) -> None:
+    """Unless Claude has lost that turn."""
+    session, note = await s.session(), Note("note", "A summary.")
+    await s.journal.add_note(session, note)
+    epoch = await carrying(s, session, "carrier", note)
+    frame = ended(epoch, "carrier")
+    await s.journal.record(session, epoch, [frame], {"carrier": Outcome(TurnState.CANCELLED)})
+    assert await s.journal.doubtful_carriers(session) == ["carrier"]
+    await s.ended(session, "well")
+    assert await s.journal.doubtful_carriers(session) == []
+    await s.journal.lose_context(session, None, None, [], ["well"])
+    assert await s.journal.doubtful_carriers(session) == ["carrier"]
+
+
 async def test_note_is_there_once_claude_has_it(s: Subject) -> None:
     session = await s.session()
     note = Note("note", "A summary.")

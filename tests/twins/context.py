@@ -58,10 +58,18 @@ class MemoryContextStore(MemoryStore):
             for note_id, turn_id in tables.carriers.items()
             if tables.notes[note_id][0] == session_id
         }
+        well = [
+            row.position
+            for row in tables.turns.values()
+            if row.session_id == session_id
+            and row.state is TurnState.DONE
+            and not (row.lost or row.rewound)
+        ]
         found = [
             row
             for row in tables.turns.values()
             if row.turn_id in carriers
+            and row.position > max(well, default=0)
             and row.started
             and not row.unfinished
             and row.state is not TurnState.DONE

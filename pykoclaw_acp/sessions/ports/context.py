@@ -27,7 +27,8 @@ class ContextStore(Store, Protocol):
 
     async def doubtful_carriers(self, session_id: str) -> list[str]:
         """Turns whose prompts left with notes and which did not end well, the newest first; at most
-        20. Not those that were rewound, or that Claude was told it does not remember.
+        20. Not those that were rewound, or that Claude was told it does not remember, nor those
+        before another turn that ended well and that Claude remembers.
         """
 
     async def give_notes_again(self, turn_ids: Collection[str]) -> None:
