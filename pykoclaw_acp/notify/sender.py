@@ -18,6 +18,7 @@ from pykoclaw_acp.notify.targets import CommandTarget, Webhook
 FIRST_PAUSE: Final = 5.0  # s; doubled after each failure
 LONGEST_PAUSE: Final = 3600.0  # s
 GIVE_UP: Final = 24 * 3600.0  # s after the notice
+TOO_OLD: Final = "nobody could be told of it for a day"
 AT_ONCE: Final = 4  # notices that a target is told at the same time
 
 log: Final = structlog.get_logger()
@@ -80,6 +81,9 @@ class Sender:
         question = one.kind == NoticeKind.QUESTION
         if question and not await self._store.is_pending(one.notice_id.removeprefix("question-")):
             await self._store.note_outcome(one, NotificationOutcome.OUTDATED)
+            return
+        if not question and one.age > GIVE_UP:  # no daemon ran meanwhile, or notices were off
+            await self._failed(one, TOO_OLD)
             return
         try:
             async with self._room:

@@ -18,7 +18,7 @@ async def leave_to_original(database: Database, original: str, stored: Statement
     """A unit in which the database becomes a copy, as `stored` says: nobody is told of what was
     there before, no session goes on after a usage limit, and open runs of tasks end.
     """
-    statements = [stored, *notices.leave_to_original()]
+    statements = [stored, *notices.switch_off()]
     rows: list[NewEvent] = []
     for wait in await limit_waits.every(database):
         said: list[Event] = words.left_to_original(wait.turn_id, original)

@@ -124,25 +124,21 @@ def switch_on(clock: int) -> Statement:
     )
 
 
-def switch_off() -> Statement:
-    """Nothing is told, and what ends meanwhile will not be."""
-    return Statement("DELETE FROM acp_notify")
+async def is_off(database: Database) -> bool:
+    """Whether nothing is told, and nothing waits for a target."""
+    return not await database.read(
+        "SELECT 1 FROM acp_notify UNION ALL SELECT 1 FROM acp_notifications WHERE outcome IS NULL LIMIT 1"
+    )
+
+
+def switch_off() -> tuple[Statement, Statement]:
+    """Nothing is told: not what waits for a target, nor what ends meanwhile."""
+    return remove_others([]), Statement("DELETE FROM acp_notify")
 
 
 def settle_until(clock: int) -> Statement:
     """What ended until then was decided."""
     return Statement("UPDATE acp_notify SET since_clock = ? WHERE since_clock < ?", (clock, clock))
-
-
-def leave_to_original() -> tuple[Statement, Statement]:
-    """This database became a copy: the original tells people of what was there before."""
-    return (
-        Statement(
-            "UPDATE acp_notifications SET outcome = ? WHERE outcome IS NULL",
-            (NotificationOutcome.REMOVED,),
-        ),
-        switch_off(),
-    )
 
 
 async def forget_old(database: Database, before: int) -> None:

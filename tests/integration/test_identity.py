@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -26,7 +27,7 @@ from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.scheduled import Task, TaskRun
 from pykoclaw_acp.pool.local_whereabouts import LocalWhereabouts
-from pykoclaw_acp.server import instance_name
+from pykoclaw_acp.server import instance_name, notices
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.instance_name import InstanceName, claim
@@ -314,7 +315,10 @@ async def test_silent_worker_marks_databases_elsewhere_as_copies(
         assert (await settled(opened, elsewhere)).standing.copied_from == places.data
 
 
-async def test_copy_leaves_notices_to_its_original(tmp_path: Path) -> None:
+async def test_copy_leaves_notices_to_its_original(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notices, "run", AsyncMock())  # the setting names nobody
     here, there = places_of(tmp_path), places_of(tmp_path, "copy")
     async with server(here) as app:
         rows = (

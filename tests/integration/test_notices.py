@@ -38,6 +38,7 @@ from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.journal.notices import SqlNoticeStore
 from pykoclaw_acp.store.notices import AT_A_TIME
+from pykoclaw_acp.store.units import Statement, Unit
 from pykoclaw_acp.system import processes
 from tests.databases import on_writer
 from tests.double import tables
@@ -48,6 +49,7 @@ from tests.integration.rig import Rig, rig
 from tests.integration.scheduling import logs, scheduling, task
 from tests.waiting import eventually
 
+WAITING = "SELECT 1 FROM acp_notifications WHERE outcome IS NULL"
 CHAT = DeliveryTarget("wa-andy-1@g.us", "wa")
 
 
@@ -520,6 +522,26 @@ async def test_end_before_notices_were_on_is_untold(tmp_path: Path) -> None:
         ended = await r.database.read("SELECT turn_id FROM acp_turns ORDER BY position")
         expected = {f"turn-{ended[1][0]}", f"turn-{ended[3][0]}"}
         assert set(await notices(r)) == expected
+
+
+async def test_notice_that_waits_ends_with_the_setting(tmp_path: Path) -> None:
+    """It is not told when the setting comes back, and goes as all others do."""
+    one = writer(tmp_path / "tell")
+    async with rig(tmp_path) as r:
+        session, store = await away(r), SqlNoticeStore(r.database)
+        async with telling(r, CommandTarget(("/nowhere",))):
+            await r.run(session, "say 1")
+            await eventually(lambda: notices(r))
+        for _ in range(2):
+            await store.switch_off()
+            assert await r.database.read(WAITING) == []
+        await r.database.commit(Unit((Statement("UPDATE acp_notices SET created_clock = -1e13"),)))
+        await store.forget_old()
+        assert await notices(r) == []
+        async with telling(r, one):
+            await r.run(session, "say 2")
+            await eventually(lambda: told(tmp_path / "tell"))
+        assert len(told(tmp_path / "tell")) == 1
 
 
 async def test_end_dead_daemon_kept_is_told_by_next(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -27,7 +28,7 @@ from pykoclaw_acp.model.notices import (
 from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolicy, Workspace
 from pykoclaw_acp.model.questions import Question
 from pykoclaw_acp.model.turns import Outcome, TurnState
-from pykoclaw_acp.notify import sender, targets, webhook, words
+from pykoclaw_acp.notify import command, sender, targets, webhook, words
 from pykoclaw_acp.notify.quiet import QuietHours
 from pykoclaw_acp.notify.targets import CommandTarget, Webhook
 from pykoclaw_acp.system.clock import Clock
@@ -175,6 +176,15 @@ async def test_a_notice_is_given_up_after_a_day() -> None:
     rows = await failures((20, day - 3601), (20, day - 3599), (0, day - 4))
     assert pauses(rows) == [3600.0]
     assert [row.outcome for row in rows] == [None, "given_up", "given_up"]
+
+
+async def test_notice_of_a_day_ago_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No daemon ran meanwhile, or the setting named nobody."""
+    told = AsyncMock()
+    monkeypatch.setattr(command, "tell", told)
+    rows = await failures((0, 24 * 3600 - 1), (0, 24 * 3600 + 1), (3, 30 * 24 * 3600))
+    assert [row.outcome for row in rows] == ["accepted", "given_up", "given_up"]
+    assert told.await_count == 1
 
 
 # --- quiet hours

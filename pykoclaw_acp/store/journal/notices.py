@@ -37,9 +37,9 @@ class SqlNoticeStore(SqlStore):
         await notices.forget_old(self._database, self.clock.now() - notices.KEPT)
 
     async def switch_off(self) -> None:
-        """The setting names nobody."""
-        if await notices.since(self._database) is not None:
-            await self._run(notices.switch_off(), patient=True)
+        """The setting names nobody: what waits is not told later, either."""
+        if not await notices.is_off(self._database):
+            await self._commit(Unit(notices.switch_off()), patient=True)
 
     async def ended_turn(self, turn_id: str) -> EndedTurn | None:
         """An ended turn of a person's session; None if it has a notice already, or cannot be read."""
