@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 from uuid import uuid4
 
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import InvalidParams, Overloaded
+from pykoclaw_acp.errors import InvalidParams, Overloaded, StoreUnavailable
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol.control.exports import MAX_LINE
@@ -29,6 +31,7 @@ from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.lifecycle import absolute
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.restoring import EventBatch, Restorer
+from pykoclaw_acp.system import shortage
 from pykoclaw_acp.tasks import in_pieces
 
 if TYPE_CHECKING:
@@ -115,7 +118,12 @@ class ImportControl:
             raise InvalidParams(f"The export is larger than {MAX_SIZE >> 30} GiB.")
         upload.size += len(data)
         upload.touch()
-        await asyncio.to_thread(upload.file.write, data)
+        try:
+            with _taking_files(self._directory):
+                await asyncio.to_thread(_append, upload.file, data)
+        except StoreUnavailable:
+            self._close(name)
+            raise
         return Uploaded(upload=name)
 
     async def abandon(self, call: Call, params: AbandonParams) -> Empty:  # noqa: ARG002
@@ -174,7 +182,8 @@ class ImportControl:
         import tempfile
 
         name = str(uuid4())
-        file = cast("BinaryIO", tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115  closed with the upload
+        with _taking_files(self._directory):
+            file = cast("BinaryIO", tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115  closed with the upload
         self._uploads[name] = _Upload(file, partial(self._close, name))
         return name
 
@@ -185,7 +194,8 @@ class ImportControl:
     def _close(self, name: str) -> None:
         if (upload := self._uploads.pop(name, None)) is not None:
             upload.rest()
-            upload.file.close()
+            with contextlib.suppress(OSError):  # of what could not be written
+                upload.file.close()
 
     def _find(self, name: str) -> _Upload:
         upload = self._uploads.get(name)
@@ -194,6 +204,27 @@ class ImportControl:
                 "`upload`: no such upload; the daemon may have been restarted. Begin again."
             )
         return upload
+
+
+@contextlib.contextmanager
+def _taking_files(directory: str) -> Iterator[None]:
+    """In which files are written there. Raises StoreUnavailable if they cannot be; a shortage that passes
+    stays OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        if shortage.of(error) is not None:
+            raise
+        raise StoreUnavailable(
+            DatabaseState.BLOCKED,
+            f"The export cannot be kept in {directory} while it is imported: {error.strerror}.",
+        ) from error
+
+
+def _append(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+    file.flush()  # so that a full disk is met here
 
 
 async def _batches(file: BinaryIO, count: _Count) -> AsyncIterator[EventBatch]:

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import structlog
 
-from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.errors import Conflict, StoreClosed
 from pykoclaw_acp.model.events import Event, OpenTools, Plan, TitleChanged, ToolEnded, note_event
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
@@ -24,6 +24,7 @@ from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.ports.restoring import RestoreStore
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import titles
+from pykoclaw_acp.tasks import Tasks
 
 TOLD: Final = (
     "This conversation was brought here from another machine, or from a copy. You have no record of"
@@ -55,6 +56,7 @@ class Restorer:
         self._store = store
         self._names = names
         self._find = find
+        self._tasks = Tasks()
 
     async def restore(
         self,
@@ -75,13 +77,26 @@ class Restorer:
             try:
                 await self._fill(record, title, batches, words)
             except BaseException:
-                await self._store.give_up_restoring(session_id)
+                # Not waited for: it may take minutes, and as long as the disk is full.
+                self._tasks.start(self._give_up(session_id))
                 raise
         log.info("Session imported", action="session_imported", session=session_id)
         made = await self._find(session_id)
         if made is None:
             raise Conflict("the session was deleted at once")
         return made
+
+    async def _give_up(self, session_id: str) -> None:
+        try:
+            await self._store.give_up_restoring(session_id)
+        except StoreClosed:
+            pass  # the next server does it
+        except Exception:
+            log.exception(
+                "What an import that failed has left is deleted by the next server",
+                action="purge_failed",
+                session=session_id,
+            )
 
     async def _fill(
         self,

@@ -87,6 +87,10 @@ _KEEP: Final = (
     " ON c.name = s.conversation_name WHERE s.acp_session_id = ?) AS known"
     " WHERE claude IS NOT NULL ON CONFLICT (claude_session_id) DO NOTHING"
 )
+_GIVE_UP: Final = (
+    "UPDATE acp_sessions SET deleted_at = ? WHERE acp_session_id = ? AND deleted_at = 0"
+)
+_IS_HIDDEN: Final = "SELECT 1 FROM acp_sessions WHERE acp_session_id = ? AND deleted_at > 0"
 _CURSORS: Final = (
     "DELETE FROM acp_cursors WHERE acp_session_id IN"
     " (SELECT acp_session_id FROM acp_sessions WHERE deleted_at > 0)"
@@ -117,6 +121,20 @@ async def delete(
     await database.commit(Unit(statements=(kept, gone, aliases, *unremoved), durable=True))
     hidden()
     crash_points.reached("session_hidden")
+    await _clear_in_time(database, session_id)
+
+
+async def give_up(database: Database, session_id: str) -> None:
+    """Delete a session that is being made, and never will be; no effect on any other. Waits until the
+    database can be read and written.
+    """
+    given_up = Statement(_GIVE_UP, (now_ms(), session_id))
+    await database.commit(Unit(statements=(given_up,)), patient=True)
+    if await database.read(_IS_HIDDEN, (session_id,)):
+        await _clear_in_time(database, session_id)
+
+
+async def _clear_in_time(database: Database, session_id: str) -> None:
     await until_done(
         partial(_clear_hidden, database, session_id),
         "What a deleted session has left cannot be read now",

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.model.branches import Fork, ForkedAt
 from pykoclaw_acp.model.schedule import now_text
-from pykoclaw_acp.store import blobs, branches, conversion, events, notes, sessions
+from pykoclaw_acp.store import blobs, branches, conversion, deletion, events, notes, sessions
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import NEXT_KEY
 from pykoclaw_acp.store.pieces import PIECE_SIZE, Pieces
@@ -149,7 +149,7 @@ async def fork(database: Database, fork: Fork, clock: int) -> None:
         said = events.rows(own, None, fork.said)
         await database.commit(Unit(statements, said, durable=True))
     except BaseException:
-        await database.commit(Unit(statements=(_abandoned(own),)), patient=True)
+        await deletion.give_up(database, own)
         raise
     crash_points.reached("fork_shown")
 
@@ -169,10 +169,6 @@ async def abandon(database: Database) -> None:
     await database.commit(
         Unit(statements=(Statement(_ABANDON, (sessions.now_ms(),)),)), patient=True
     )
-
-
-def _abandoned(session_id: str) -> Statement:
-    return Statement(f"{_ABANDON} AND acp_session_id = ?", (sessions.now_ms(), session_id))
 
 
 def _tables(fork: Fork) -> Iterator[_CopiedTable]:

@@ -249,7 +249,6 @@ async def test_fork_of_meanwhile_deleted_session_leaves_nothing(
         with pytest.raises(SessionNotFound):
             await fork(r, source)
         monkeypatch.undo()
-        await deletion.purge(r.database)
         for table in TABLES:
             assert await r.database.read(f"SELECT * FROM {table}") == []
         ((names,),) = await r.database.read("SELECT COUNT(*) FROM conversations")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import errno
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +34,11 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.protocol.control.exports import FORMAT
-from pykoclaw_acp.server import imported_lines
+from pykoclaw_acp.server import import_control, imported_lines
 from pykoclaw_acp.sessions.context_summary import ContextSummary
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import deletion, forking
+from pykoclaw_acp.store.blob_files import DIRECTORY
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.journal.restoring import SqlRestoreStore
 from tests.integration.callers import Caller, caller
@@ -96,6 +99,10 @@ async def log(r: Rig, session_id: str) -> list[Any]:
     return [
         (await session.log.whole(one)).event for one in await r.journal.read(session_id, 0, 1000)
     ]
+
+
+async def _has_none(r: Rig, sql: str) -> Any:
+    return not await r.database.read(sql)
 
 
 async def listed(r: Rig) -> list[str]:
@@ -357,6 +364,63 @@ async def test_line_of_too_many_values_is_left_out(tmp_path: Path) -> None:
         )
 
 
+async def test_import_that_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it would fill the disk until the next start, where nobody can delete it."""
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    lines = await exported(tmp_path / "here", [SAID[1]] * 3)
+    monkeypatch.setattr(imported_lines, "MOST_LINES", 2)
+    monkeypatch.setattr(import_control, "MOST_EVENTS", 1)
+    async with rig(tmp_path / "there") as r, caller(r, tmp_path / "there") as cli:
+        session = await r.session()
+        await r.journal.append(session.id, [Text("m", "Kept.")])
+        await cli.refused("import/finish", upload=await upload(cli, lines), cwd="/w")
+
+        async def is_gone() -> Any:
+            rows = "SELECT 1 FROM acp_log WHERE kind <> 'text' UNION SELECT 1 FROM acp_blobs"
+            files = (tmp_path / "there" / DIRECTORY).rglob("*")
+            return not await r.database.read(rows) and not any(one.is_file() for one in files)
+
+        await eventually(is_gone)
+        assert len(await log(r, session.id)) == 1
+
+
+@pytest.mark.parametrize("full", ["at once", "later"])
+async def test_full_disk_refuses_export_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    def temporary(**_: object) -> object:
+        if full == "at once":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return open("/dev/full", "w+b")
+
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        with monkeypatch.context() as disk:
+            disk.setattr(tempfile, "TemporaryFile", temporary)
+            for _ in range(import_control.MOST_UPLOADS + 1):
+                refused = await cli.refused("import/piece", data=PNG[:64])
+                assert "export cannot be kept in" in refused["message"]
+                assert "No space left on device" in refused["message"]
+                assert refused["data"]["errorKind"] == "store_blocked"
+        await cli.call("import/finish", upload=await upload(cli, [HEAD]), cwd="/w")
+
+
+async def test_import_that_fails_says_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while what it has left cannot be deleted, as on a full disk."""
+    given_up = asyncio.Event()
+    monkeypatch.setattr(imported_lines, "MOST_LINES", 0)
+    monkeypatch.setattr(SqlRestoreStore, "give_up_restoring", lambda *_: given_up.wait())
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        name = await upload(cli, [HEAD, line("agent_message_chunk", {"type": "text", "text": "x"})])
+        refusing = cli.refused("import/finish", upload=name, cwd="/w")
+        assert "more than 0 entries" in (await asyncio.wait_for(refusing, 60))["message"]
+        given_up.set()
+
+
 async def test_partial_session_is_never_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,11 +432,11 @@ async def test_partial_session_is_never_seen(
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         refused = await cli.refused("import/finish", upload=await upload(cli, many), cwd="/w")
         assert "more than 1,000 entries" in refused["message"]
-        assert await r.database.read("SELECT 1 FROM acp_sessions WHERE deleted_at = 0") == []
+        hidden = "SELECT 1 FROM acp_sessions WHERE deleted_at = 0"
+        await eventually(lambda: _has_none(r, hidden))
         session = await r.session()
         store = SqlRestoreStore(r.database)
-        hidden = session.record.__class__("hidden", "acp-hidden", "/w")
-        await store.begin_restoring(hidden)
+        await store.begin_restoring(session.record.__class__("hidden", "acp-hidden", "/w"))
         await store.restore("hidden", 0, [Text("m", "Half.")], {})  # and the daemon dies
         assert await r.sessions.find("hidden") is None
         await forking.abandon(r.database)

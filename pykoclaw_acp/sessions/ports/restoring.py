@@ -28,4 +28,6 @@ class RestoreStore(Store, Protocol):
         """Show the session, with its last words and what Claude is to be told."""
 
     async def give_up_restoring(self, session_id: str) -> None:
-        """Delete what was inserted."""
+        """Delete what was inserted of a session that is not shown. Waits until the database can be
+        read and written.
+        """

@@ -11,7 +11,7 @@ from pykoclaw_acp.model import blobs as model_blobs
 from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.store import blobs, events, notes, session_environment, sessions
+from pykoclaw_acp.store import blobs, deletion, events, notes, session_environment, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.journal.detaching import Detaching
 from pykoclaw_acp.store.units import Statement, Unit
@@ -21,9 +21,6 @@ _HIDE: Final = "UPDATE acp_sessions SET deleted_at = 0 WHERE acp_session_id = ?"
 _SHOW: Final = (
     "UPDATE acp_sessions SET deleted_at = NULL, prompted_at = ?, updated_at = ?, used_clock = ?"
     " WHERE acp_session_id = ? AND deleted_at = 0"
-)
-_GIVE_UP: Final = (
-    "UPDATE acp_sessions SET deleted_at = ? WHERE acp_session_id = ? AND deleted_at = 0"
 )
 
 
@@ -65,9 +62,8 @@ class SqlRestoreStore(SqlStore):
         await self._commit(Unit(tuple(statements), events.rows(own, None, said), durable=True))
 
     async def give_up_restoring(self, session_id: str) -> None:
-        """Delete what was inserted; its rows go at the next start, as those of deleted sessions."""
-        hide = Statement(_GIVE_UP, (sessions.now_ms(), session_id))
-        await self._commit(Unit((hide,)), patient=True)
+        """Delete what was inserted."""
+        await deletion.give_up(self._database, session_id)
 
 
 def _light(detaching: Detaching, said: Sequence[Event]) -> Generator[None, None, list[Event]]:
