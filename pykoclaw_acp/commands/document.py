@@ -1,5 +1,6 @@
 """A session's history as the items of a document: messages whole, tool calls with what they showed
-in the end, plans as they were at the end of a turn, options that have changed.
+in the end, plans as they were at the end of a turn or before they were emptied, options that have
+changed.
 """
 
 from __future__ import annotations
@@ -196,7 +197,10 @@ class _Folding:
         elif kind in ("tool_call", "tool_call_update"):
             self._call(str(update.get("toolCallId")), update)
         elif kind == "plan":
-            self._plan = objects(update.get("entries"))
+            entries = objects(update.get("entries"))
+            if not entries:  # as after a rewind: the log keeps the list that is emptied, too
+                self._end_plan()
+            self._plan = entries
         elif kind == "config_option_update":
             self._choose(objects(update.get("configOptions")))
 

@@ -96,6 +96,18 @@ def test_each_thing_is_one_item_in_its_place() -> None:
     ]
 
 
+@pytest.mark.parametrize("after", [[], [said("user_message_chunk", "u2", "And?")]])
+def test_tasks_that_were_emptied_are_shown(after: list[dict[str, Any]]) -> None:
+    """By a rewind, a lost memory, or at the end of what a fork or an import begins with."""
+    entries = [{"content": "Test", "status": "in_progress"}]
+    plans = [{"sessionUpdate": "plan", "entries": one} for one in (entries, [], [])]
+    note = said("agent_message_chunk", "n", "Rewound.", **{"pykoclaw.dev/note": "rewound"})
+    found = [*items([*plans, note, *after])]
+    assert [type(one) for one in found] == [ShownPlan, *[ShownMessage] * (1 + len(after))]
+    assert isinstance(found[0], ShownPlan)
+    assert found[0].entries == entries
+
+
 def test_a_hunk_shows_what_stays_once() -> None:
     hunk = {**DIFF, "oldText": "a\nb\nc\n", "newText": "a\nB\nc\n"}
     done = {**update("t"), "content": [hunk]}
