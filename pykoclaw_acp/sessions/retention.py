@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.retries import passes
 from pykoclaw_acp.sessions.ports import SessionStore
 from pykoclaw_acp.sessions.registry import Sessions
 
@@ -41,8 +42,8 @@ class Pruner:
         while True:
             await asyncio.sleep(min(self._after / ROUNDS, LONGEST_PAUSE))
             try:
-                await self.prune()
                 await self._journal.note_time()
+                await self.prune()
             except StoreUnavailable:
                 log.debug("Unused sessions are pruned later", action="prune_later")
             except Exception:
@@ -54,11 +55,22 @@ class Pruner:
         before = self._journal.clock.now() - int(self._after * 1000)
         pruned = 0
         for session_id in await self._journal.unused(before):
-            hidden = partial(self._sessions.live.pruned, session_id)
-            if not self._sessions.live.in_use(session_id) and await self._journal.prune(
-                session_id, before, hidden
-            ):
-                pruned += 1
+            if not self._sessions.live.in_use(session_id):
+                pruned += await self._prune(session_id, before)
         if pruned:
             log.info("Unused sessions pruned", action="sessions_pruned", count=pruned)
         return pruned
+
+    async def _prune(self, session_id: str, before: int) -> bool:
+        """Whether it was pruned: the others must not wait behind what is damaged."""
+        hidden = partial(self._sessions.live.pruned, session_id)
+        try:
+            return await self._journal.prune(session_id, before, hidden)
+        except Exception as error:
+            if passes(error):
+                raise
+            log.exception(
+                "An unused session could not be pruned", action="prune_failed", session=session_id
+            )
+            await self._journal.writable()  # damage keeps everybody from writing for a moment
+            return False

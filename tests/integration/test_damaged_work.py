@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -14,11 +15,13 @@ from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.sessions import deliveries
 from pykoclaw_acp.sessions.left_runs import LeftRuns
 from pykoclaw_acp.sessions.limit_resuming import LimitResumer
+from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store import changes, limit_waits, preflight
 from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.logs import Log, Logs
+from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.integration.delivering import attached, delivering, name
 from tests.integration.limit_waiting import waiting
@@ -194,6 +197,37 @@ async def test_damaged_run_keeps_no_other_from_tidying(
         await LeftRuns(r.sessions, SqlTaskStore(r.database)).tidy()
         assert fetch(path, runs) == [(first,)]
         assert second != first
+
+
+async def test_unused_sessions_are_pruned_beside_damaged_one(
+    tmp_path: Path, path: Path, statements: Statements
+) -> None:
+    async with rig(tmp_path) as r:
+        for _ in range(3):
+            await r.session()
+        journal = SessionJournal(r.database)
+        hurt, *_ = await journal.unused(r.database.clock.now() + 1000)
+        met = damage_writes(statements, "UPDATE acp_sessions SET pruned_at", hurt)
+        assert await Pruner(r.sessions, journal, after=-1).prune() == 2
+        assert len(met) == 1
+        pruned = "SELECT acp_session_id FROM acp_sessions WHERE pruned_at IS NULL"
+        assert fetch(path, pruned) == [(hurt,)]
+
+
+async def test_time_is_noted_though_nothing_can_be_pruned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        journal, noted = SessionJournal(r.database), asyncio.Event()
+
+        async def note_time() -> None:
+            noted.set()
+
+        monkeypatch.setattr(journal, "unused", AsyncMock(side_effect=unreadable()))
+        monkeypatch.setattr(journal, "note_time", note_time)
+        running = asyncio.create_task(Pruner(r.sessions, journal, after=0.05).run())
+        await eventually(noted.is_set)
+        running.cancel()
 
 
 async def test_run_aside_is_deleted_beside_damaged_one(
