@@ -107,9 +107,10 @@ _MOVE_TURNS: Final = (
     "DELETE FROM acp_merging_turns WHERE log_key = ? AND turn_id <= ?",
 )
 # Settled permission requests of aliases; pending ones move with the log.
+# CROSS JOIN fixes the order: aliases, which are few, first.
 _QUESTIONS_LEFT: Final = (
     "SELECT p.acp_session_id, p.permission_id FROM acp_sessions a"
-    " JOIN acp_permissions p ON p.acp_session_id = a.acp_session_id WHERE a.alias_of IS NOT NULL"
+    " CROSS JOIN acp_permissions p ON p.acp_session_id = a.acp_session_id WHERE a.alias_of IS NOT NULL"
     " ORDER BY p.acp_session_id, p.permission_id LIMIT ?"
 )
 _MOVE_QUESTIONS: Final = (

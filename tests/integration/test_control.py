@@ -22,7 +22,7 @@ from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import deletion, overview, permissions, pieces, summaries
+from pykoclaw_acp.store import deletion, moving, overview, permissions, pieces, summaries
 from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.hinting_journal import HintingJournal
@@ -306,6 +306,7 @@ async def test_queries_over_all_sessions_use_indexes(tmp_path: Path) -> None:
         await summaries.listing(r.database, every=False, limit=1)
         assert any("t USING INDEX acp_turns_unfinished" in step for step in steps)
         await deletion.purge(r.database)
+        await moving.finish(r.database)
         await permissions.matching(r.database, "q")
         await permissions.is_open(r.database, "q")
         await permissions.waiting(r.database)
@@ -314,8 +315,8 @@ async def test_queries_over_all_sessions_use_indexes(tmp_path: Path) -> None:
             for step in steps
             if step.startswith("SCAN") and "acp_permissions_open" not in step
         }
-        assert scanned == {"s", "c", "acp_log_leftovers"}, (
-            "only sessions, and what is being deleted"
+        assert scanned == {"s", "c", "acp_log_leftovers", "m", "r"}, (
+            "only sessions, and what is being deleted or moved"
         )
 
 
