@@ -77,7 +77,7 @@ def show_one(session: str, as_json: bool) -> None:
             ("model, mode", f"{details['model'] or 'default'}, {details['mode'] or 'default'}"),
             *_running(summary["id"], details.get("running", [])),
             ("while away", details["awayPolicy"] or "as the setting PYKOCLAW_AWAY_POLICY says"),
-            ("Claude's id", details["claudeSession"] or "none yet"),
+            ("terminal", _in_terminal(details["claudeSession"])),
             (
                 "history",
                 f"{show.count(details['events'], 'event')}, {show.count(details['turnCount'], 'turn')}"
@@ -101,6 +101,11 @@ def show_one(session: str, as_json: bool) -> None:
                 for turn in details["turns"]
             ],
         )
+
+
+def _in_terminal(claude: str | None) -> str:
+    """How to go on there: Claude's own list has no session that an SDK began."""
+    return "nothing yet" if claude is None else f"claude --resume {claude}"
 
 
 def _of_others(turns: int) -> str:
