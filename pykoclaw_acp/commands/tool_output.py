@@ -25,7 +25,7 @@ def lines(tool: ShownCall) -> Iterator[tuple[Shown, ...]]:
         found = _output(tool)
         if len(found) > 1 or len(found[0]) > SHORT:
             yield from map(quoted_line, _bounded(found))
-    elif tool.status == "completed":
+    elif tool.status == "completed" or (tool.kind == EDIT and len(tool.content) > 1):
         changed = [part for part in tool.content if part.get("type") == "diff"]
         for part in changed:
             yield from _change(part)

@@ -150,7 +150,7 @@ class WorkerReports:
             return frame
         content = tuple(
             msgspec.structs.replace(part, text=refused_in(place, part.text))
-            if isinstance(part, TextPart)
+            if isinstance(part, TextPart) and not part.beside
             else part
             for part in ended.content
         )

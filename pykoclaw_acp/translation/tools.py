@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pykoclaw_acp.model.events import COMMANDS, Location, TextPart, ToolKind, ToolPart
 from pykoclaw_acp.neutral import fenced
@@ -55,6 +55,16 @@ ASKING: Final = {
 """Parameters of tools that ask another model, with what they ask."""
 _ON_FILES: Final = ("read", "edit", "search")
 MAX_LEVELS: Final = 100  # of lists and objects in an input that is shown
+
+
+class AskedCall(NamedTuple):
+    """A call about which the user is asked: its title before, the input that is asked about, if it
+    is another than the call began with, and the changes to files that the question shows.
+    """
+
+    title: str | None = None
+    input: dict[str, Any] | None = None
+    changes: tuple[ToolPart, ...] = ()
 
 
 def kind(name: str) -> ToolKind:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from pykoclaw_acp.model.choices import OF_SERVER
 from pykoclaw_acp.model.events import (
     COMMANDS,
+    EDITS,
     Event,
     Output,
     Text,
@@ -48,15 +49,6 @@ class ToolResult(msgspec.Struct, frozen=True):
     is_error: bool | None = None
 
 
-class _AskedCall(NamedTuple):
-    """A call about which the user is asked: its title before, and the input that is asked about,
-    if it is another than the call began with.
-    """
-
-    title: str | None = None
-    input: dict[str, Any] | None = None
-
-
 @dataclass(slots=True)
 class Translation:
     """The state of one Claude session; `cwd` shortens paths in titles."""
@@ -74,7 +66,7 @@ class Translation:
     plans: str = ""  # the directory of Claude's plans, which are not shown as files
     quiet: dict[str, ToolStarted] = field(default_factory=dict)  # calls that are not shown yet
     decided: dict[str, dict[str, Any]] = field(default_factory=dict)  # inputs that are shown again
-    asked: dict[str, _AskedCall] = field(default_factory=dict)  # what a question stands for
+    asked: dict[str, tools.AskedCall] = field(default_factory=dict)  # what a question stands for
 
     def knows(self, tool_id: str) -> bool:
         """Whether the call was reported."""
@@ -164,23 +156,31 @@ class Translation:
         """Events that report a call about which the user is asked, if it was not shown yet."""
         return [*self.start_tool(tool_id, name, arguments), *self._reveal(tool_id)]
 
-    def asks(self, tool_id: str, arguments: dict[str, Any]) -> None:
-        """The user is asked about a call: about this input, which clients show from now on."""
+    def asks(
+        self, tool_id: str, arguments: dict[str, Any], changes: tuple[ToolPart, ...] = ()
+    ) -> None:
+        """The user is asked about a call: clients show this input and these changes from now on."""
         if (call := self.started.get(tool_id)) is not None:
-            other = call.input != arguments
-            self.asked[tool_id] = _AskedCall(
-                call.title, tools.shown_input(arguments) if other else None
-            )
+            other = tools.shown_input(arguments) if call.input != arguments else None
+            self.asked[tool_id] = tools.AskedCall(call.title, other, changes)
 
-    def allowed(self, tool_id: str, changes: tuple[ToolPart, ...] = ()) -> list[Event]:
-        """Events after a question about a call, which shows its `changes`, or what it showed before."""
+    def allowed(self, tool_id: str) -> list[Event]:
+        """Events after a question about a call, which shows its changes, or what it showed before."""
         if (call := self.started.get(tool_id)) is None:
             return []
-        asked = self.asked.get(tool_id, _AskedCall())
-        self.asked[tool_id] = _AskedCall(input=asked.input)  # some clients see the end only
+        asked = self.asked.get(tool_id, tools.AskedCall())
+        self.asked[tool_id] = asked._replace(title=None)  # some clients see the end only
         output = Output("") if call.name in COMMANDS else None
-        shown, title = changes or call.content, call.title
+        shown, title = self._call_shown(tool_id), call.title
         return [ToolProgressed(tool_id, shown, output, title, allowed=True, input=asked.input)]
+
+    def _call_shown(self, tool_id: str) -> tuple[ToolPart, ...]:
+        """What a call shows that has put nothing out: the changes in a question about it, or what it
+        began with.
+        """
+        began = self.started.get(tool_id)
+        asked = self.asked.get(tool_id, tools.AskedCall())
+        return asked.changes or (() if began is None else began.content)
 
     def _reveal(self, tool_id: str) -> list[Event]:
         started = self.quiet.pop(tool_id, None)
@@ -289,9 +289,8 @@ class Translation:
         events: list[Event] = []
         for tool_id in calls:
             events.extend(self._reveal(tool_id))
-            began = self.started.get(tool_id)
-            shown = self.long.left(tool_id) or (() if began is None else began.content)
-            asked = self.asked.get(tool_id, _AskedCall())
+            shown = self.long.left(tool_id) or self._call_shown(tool_id)
+            asked = self.asked.get(tool_id, tools.AskedCall())
             events.append(
                 ToolEnded(
                     tool_id, "failed", shown, reason=reason, title=asked.title, input=asked.input
@@ -319,11 +318,13 @@ class Translation:
         parts = deciding.result(
             self.names[tool_id], self.decided.get(tool_id), details, found.parts, failed=failed
         )
+        if failed and self.names[tool_id] in EDITS:
+            parts = (*self._call_shown(tool_id), *parts)
         shown = self.under_command(tool_id, parts if report is None else report)
         code = found.exit_code
         if self.running.get(tool_id) and details is None and not failed:
             code = exit_codes.of_success(self.long.command(tool_id), content)
-        asked = self.asked.get(tool_id, _AskedCall())
+        asked = self.asked.get(tool_id, tools.AskedCall())
         ended = ToolEnded(
             tool_id,
             "failed" if failed else "completed",

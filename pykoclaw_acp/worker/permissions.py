@@ -71,11 +71,12 @@ class PermissionCallbacks:
         arguments = deciding.presented(name, arguments, self._calls.decided.get(tool_id))
         if whole.too_large(arguments):
             return PermissionResultDeny(message=whole.TOO_LARGE)
-        self._calls.asks(tool_id, arguments)
         updates = rules.for_session(context.suggestions, self._calls.cwd)
         always = rules.describe(updates, self._calls.mcp)
         parent, _ = self._calls.caller(tool_id)
         content = await whole.shown(name, arguments, self._calls.cwd, always)
+        changes = tuple(one for one in content if isinstance(one, DiffPart))
+        self._calls.asks(tool_id, arguments, changes)
         request = PermissionRequest(
             epoch=self._epoch,
             ask_id=str(uuid4()),
@@ -98,8 +99,7 @@ class PermissionCallbacks:
             request = replace(request, former=await self.former_mode())
         result = deciding.result(request, arguments, await self._request(request), updates)
         if isinstance(result, PermissionResultAllow):
-            changes = tuple(one for one in content if isinstance(one, DiffPart))
-            for event in self._calls.allowed(tool_id, changes):
+            for event in self._calls.allowed(tool_id):
                 self._put(EventFrame(epoch=self._epoch, turn_id=turn_id, event=event))
         return result
 

@@ -147,6 +147,26 @@ async def test_change_that_was_allowed_stays_a_diff(shared: Stack) -> None:
     assert told[0]["content"] == [asked]
 
 
+async def test_change_that_was_refused_stays_shown(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    (stack.work / "written").write_text("old\n")
+    client.permit = lambda _: selected("reject_once")
+    text = script("read written", "write written <<< new\\n", "text Done.")
+    await client.prompt(session, text)
+    (question,) = client.questions
+    call = question["params"]["toolCall"]
+    (asked,) = [one for one in call["content"] if one["type"] == "diff"]
+    told = [
+        one
+        for one in client.of(session, "tool_call_update")
+        if one["toolCallId"] == call["toolCallId"]
+    ]
+    refused = {"type": "content", "content": {"type": "text", "text": "Refused."}}
+    assert told[-1]["content"] == [asked, refused]
+    await seen_again(stack, client, session)
+
+
 @pytest.mark.long
 async def test_lasting_rule_holds_in_later_sessions_until_removed(shared: Stack) -> None:
     client = await shared.spawn_front()

@@ -363,7 +363,7 @@ def test_content_of_written_file_is_no_outcome() -> None:
     write = {**begun("t", "Write a", "Write", content), "kind": "edit"}
     why = "Stopped, as its turn was cancelled."
     for update, line, below in (
-        (ended("t", "failed", content, why), f"✗ Write a — {why}", []),
+        (ended("t", "failed", content, why), f"✗ Write a — {why}", ["  │ secret = 1"]),
         (ended("t", "failed", "```\nNo space left\n```"), "✗ Write a — No space left", []),
         (ended("t", "completed"), "✓ Write a", ["  │ secret = 1"]),
         (ended("t", "completed", "```\na\nb\n```"), "✓ Write a", ["  │ a", "  │ b"]),
@@ -371,6 +371,16 @@ def test_content_of_written_file_is_no_outcome() -> None:
     ):
         assert printed([write, update], live=False) == f"{line}\n"
         assert with_outputs(write, update) == ["• Write a", line, *below]
+
+
+def test_refused_edit_shows_what_was_refused() -> None:
+    edit = {**begun("t", "Edit a", "Edit"), "kind": "edit"}
+    change = {"type": "diff", "path": "/w/a", "oldText": "x\n", "newText": "y\n"}
+    end = ended("t", "failed", "Refused.")
+    end["content"].insert(0, change)
+    assert with_outputs(edit, end)[-4:] == [
+        "✗ Edit a — Refused.", "  /w/a", "  │ -x", "  │ +y"
+    ]  # fmt: skip
 
 
 def test_a_call_ends_under_its_last_title() -> None:

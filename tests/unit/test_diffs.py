@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.commands import changes
-from pykoclaw_acp.model.events import DiffPart, Location, TextPart, ToolEnded
+from pykoclaw_acp.model.code_blocks import unfenced
+from pykoclaw_acp.model.events import DiffPart, Location, TextPart, ToolEnded, ToolStarted
+from pykoclaw_acp.model.refused import REFUSED
+from pykoclaw_acp.protocol.tool_results import raw_output
 from pykoclaw_acp.translation import tools
 from pykoclaw_acp.translation.diffs import MAX_HUNKS, made
-from pykoclaw_acp.translation.results import Result, result
+from pykoclaw_acp.translation.results import STOPPED, Result, result
 from pykoclaw_acp.translation.texts import MAX_SHOWN
 from pykoclaw_acp.translation.translator import ToolResult, Translation
 
@@ -61,6 +64,36 @@ def test_new_file_of_subagent_is_shown_so(told: str, shown: tuple[DiffPart, ...]
     [ended] = calls.end_tools([ToolResult("w", told)], None)
     assert isinstance(ended, ToolEnded)
     assert ended.content == shown
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (REFUSED, "Refused."),
+        ("[Request interrupted by user for tool use]", STOPPED),
+        ("<tool_use_error>String to replace not found.</tool_use_error>",
+         "```\nString to replace not found.\n```"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("Edit", {"file_path": "a", "old_string": "x", "new_string": "y"}),
+        ("Write", {"file_path": "a", "content": "y"}),
+        ("NotebookEdit", {"notebook_path": "n.ipynb", "new_source": "y"}),
+    ],
+)
+def test_edit_that_fails_keeps_what_it_showed(
+    tool: str, arguments: dict[str, Any], told: str, said: str
+) -> None:
+    calls = Translation("/work")
+    [began] = calls.start_tool("e", tool, arguments)
+    [ended] = calls.end_tools([ToolResult("e", told, is_error=True)], f"Error: {told}")
+    assert isinstance(began, ToolStarted)
+    assert isinstance(ended, ToolEnded)
+    assert began.content
+    assert ended.content == (*began.content, TextPart(said))
+    assert raw_output(ended) == {"output": unfenced(said)}
 
 
 def test_hunks_have_their_context_and_their_lines() -> None:

@@ -19,6 +19,7 @@ AGENTS: Final = f"{BACKGROUND} test_subagents_in_the_background_and_waited_for"
 WAITS: Final = f"{BACKGROUND} test_waiting_subagents_command_and_report_are_shown"
 MESSAGES: Final = f"{BACKGROUND} test_message_to_subagent_is_call_with_answer"
 DECIDING: Final = "e2e/test_seen_deciding.py"
+REFUSED_EDIT: Final = f"{DECIDING} test_change_that_was_refused_stays_shown"
 SERVERS: Final = "e2e/test_seen_servers.py test_servers_are_announced_reconnected_and_switched_off"
 BUILT_IN: Final = f"{MEANWHILE} test_compaction_clear_and_commands"
 LIMITS: Final = f"{MEANWHILE} test_limits_and_hooks_are_one_line_each"
@@ -65,6 +66,7 @@ SHOWN_BY: Final[dict[str, str]] = {
     "Skill, EnterPlanMode, ExitPlanMode have succeeded": STOPS,
     "an MCP tool": TOOLS,
     "a tool was refused, or stopped by the user": STOPS,
+    "an edit was refused or stopped, or has failed": REFUSED_EDIT,
     "a tool has failed": TOOLS,
     "a command writes": OUTPUT,
     "a command goes on in the background": COMMANDS,

@@ -322,6 +322,9 @@ async def test_replay_shows_input_that_was_asked_about(
     assert ends_only["rawInput"] == whole_path
     assert (live["rawInput"], live["title"]) == (whole_path, again["title"])
     assert again["rawInput"] == live["rawInput"]
+    assert again["content"] == live["content"]
+    change = [one.get("newText") for one in again["content"]]
+    assert change == (["x"] if decision == "allow_once" else ["x", None])
     assert not any(folding.state(one) for one in events if getattr(one, "allowed", False))
 
 
