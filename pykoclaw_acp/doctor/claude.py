@@ -11,6 +11,7 @@ import stat
 import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ MOST: Final = 64 * 1024 * 1024  # bytes of a file; Claude's own one grows with i
 _TOKEN: Final = re.compile(
     r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|//[^\n]*|/\*.*?(?:\*/|(\Z))|,(?=\s*[}\]])', re.DOTALL
 )
+_LIKE: Final = re.compile(rf"{PROGRAM}[\w.-]+")  # a script that starts us, or a mistyped name
 # Words before a program that is started here: `env`, a shell, their options, variables.
 _BEFORE: Final = re.compile(r"exec|(?:.*/)?(?:env|(?:ba|da|z|k|fi)?sh)|-.*|\w+=.*")
 
@@ -218,13 +220,13 @@ def _named(context: Context, client: str, path: Path, commands: list[str]) -> Fi
         return Finding(client, "ok", f"{path} does not name {PROGRAM}")
     for command, program in ours:
         if program and shutil.which(program, path=context.environment.get("PATH")) is None:
-            advice = (
-                "Write its whole path there: editors often have a shorter PATH than your shell."
-            )
-            return Finding(
-                client, "problem", f"{path} starts {program}, which is not on PATH here", advice
-            )
-        if "--stdio" in _words(command):
+            return Finding(client, "problem", *_missing(path, program))
+        words = _words(command)
+        after = {two for one, two in pairwise([*words, ""]) if os.path.basename(one) == PROGRAM}
+        if after == {"serve"} and "--stdio" not in words:
+            found = f"{path} starts `{PROGRAM} serve`, a daemon, which does not speak with a client"
+            return Finding(client, "problem", found, f"Let it start just `{PROGRAM}`.")
+        if "--stdio" in words:
             found = f"{path} starts `{PROGRAM} serve --stdio`, whose turns end with the client"
             return Finding(
                 client,
@@ -234,6 +236,18 @@ def _named(context: Context, client: str, path: Path, commands: list[str]) -> Fi
             )
     how = "starts" if any(program for _, program in ours) else "names"
     return Finding(client, "ok", f"{path} {how} {PROGRAM}")
+
+
+def _missing(path: Path, program: str) -> tuple[str, str]:
+    """What is said of a program that is not found, and what to do."""
+    if "/" in program:
+        found = f"{path} starts {program}, which does not exist or cannot be executed"
+        return found, f"Correct the path there: `which {PROGRAM}` shows it."
+    advice = (
+        f"Correct the name, or write the whole path of {PROGRAM} there: editors often have a shorter"
+        " PATH than your shell."
+    )
+    return f"{path} starts {program}, which is not on PATH here", advice
 
 
 def _words(command: str) -> list[str]:
@@ -249,14 +263,21 @@ def _words(command: str) -> list[str]:
 
 
 def _program(command: str) -> str | None:
-    """The program of a command that starts a client of ours, also as `pykoclaw acp`; empty if another
-    program starts it, which may be elsewhere; None if the command is of something else.
+    """The program of a command that starts a client of ours, also as `pykoclaw acp`, or what has a
+    name like it; empty if another program starts it, which may be elsewhere; None if the command is
+    of something else.
     """
     words = _words(command)
+    first = True
     for at, word in enumerate(words):
+        if _BEFORE.fullmatch(word):
+            continue
         name = os.path.basename(word)
         if name == PROGRAM or (name == "pykoclaw" and words[at + 1 : at + 2] == ["acp"]):
-            return word if all(map(_BEFORE.fullmatch, words[:at])) else ""
+            return word if first else ""
+        if first and _LIKE.fullmatch(name):
+            return word
+        first = False
     return "" if PROGRAM in command else None
 
 

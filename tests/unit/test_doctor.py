@@ -614,6 +614,8 @@ ZED = """// Zed's settings may have comments,
     [
         ("pykoclaw-acp", [], "ok"),
         ("pykoclaw-acp", ["serve", "--stdio"], "warning"),
+        ("pykoclaw-acp", ["serve"], "problem"),
+        ("pykoclaw-acpp", [], "problem"),
         ("/opt/pykoclaw-acp", [], "problem"),
     ],
 )
@@ -645,6 +647,9 @@ def test_zeds_configuration_is_looked_at(
         ("ssh me@host /nowhere/pykoclaw-acp serve --stdio", "warning"),
         ("sh -c 'ssh me@host /nowhere/pykoclaw-acp'", "ok"),
         ("docker exec -i name /nowhere/pykoclaw-acp", "ok"),
+        ("ssh me@host /nowhere/pykoclaw-acp serve", "problem"),
+        ("env PYKOCLAW_DATA=/nowhere/pykoclaw-acp pykoclaw-acp", "ok"),
+        ("/nowhere/pykoclaw-acp-work.sh", "problem"),
         ("pykoclaw acp", "problem"),
         ("pykoclaw chat", "ok"),
     ],
@@ -657,11 +662,32 @@ def test_mittos_configuration_is_looked_at(
     assert claude.mitto(context).level == level
 
 
-@pytest.mark.parametrize("command", ["/nowhere/pykoclaw-acp-work.sh", "uvx pykoclaw-acp"])
-def test_what_starts_us_is_not_sought_as_us(command: str, context: Context, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "how"), [("{}/pykoclaw-acp-work.sh", "starts"), ("uvx pykoclaw-acp", "names")]
+)
+def test_what_starts_us_is_not_sought_as_us(
+    command: str, how: str, context: Context, tmp_path: Path
+) -> None:
+    program(tmp_path / "pykoclaw-acp-work.sh")
+    command = command.format(tmp_path)
     (tmp_path / ".mittorc").write_text(f"acp:\n  - pykoclaw:\n      command: {command}\n")
     found = claude.mitto(context)
-    assert (found.level, found.found) == ("ok", f"{tmp_path}/.mittorc names pykoclaw-acp")
+    assert (found.level, found.found) == ("ok", f"{tmp_path}/.mittorc {how} pykoclaw-acp")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("/nowhere/pykoclaw-acp", "does not exist or cannot be executed"),
+        ("pykoclaw-acp", "is not on PATH here"),
+    ],
+)
+def test_missing_program_is_called_what_it_is(
+    command: str, said: str, context: Context, tmp_path: Path
+) -> None:
+    (tmp_path / ".mittorc").write_text(f"acp:\n  - pykoclaw:\n      command: {command}\n")
+    found = claude.mitto(context)
+    assert found.found == f"{tmp_path}/.mittorc starts {command}, which {said}"
 
 
 SERVER = {"mcpServers": {"mitto": {"url": "http://127.0.0.1:5757/mcp"}}}
