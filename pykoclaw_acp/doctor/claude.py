@@ -34,7 +34,7 @@ _TOKEN: Final = re.compile(
 )
 _LIKE: Final = re.compile(rf"{PROGRAM}[\w.-]+")  # a script that starts us, or a mistyped name
 # Words before a program that is started here: `env`, a shell, their options, variables.
-_BEFORE: Final = re.compile(r"exec|(?:.*/)?(?:env|(?:ba|da|z|k|fi)?sh)|-.*|\w+=.*")
+_BEFORE: Final = frozenset(("exec", "env", "sh", "bash", "dash", "zsh", "ksh", "fish"))
 
 
 def claude_cli(context: Context) -> Finding:
@@ -262,6 +262,13 @@ def _words(command: str) -> list[str]:
         return [word.strip("'\"") for word in command.split()]
 
 
+def _stands_before(word: str) -> bool:
+    """Whether it may stand before the program: an option, a variable, a shell."""
+    name, assigned, _ = word.partition("=")
+    variable = bool(assigned) and name.isidentifier()
+    return word.startswith("-") or variable or os.path.basename(word) in _BEFORE
+
+
 def _program(command: str) -> str | None:
     """The program of a command that starts a client of ours, also as `pykoclaw acp`, or what has a
     name like it; empty if another program starts it, which may be elsewhere; None if the command is
@@ -270,7 +277,7 @@ def _program(command: str) -> str | None:
     words = _words(command)
     first = True
     for at, word in enumerate(words):
-        if _BEFORE.fullmatch(word):
+        if _stands_before(word):
             continue
         name = os.path.basename(word)
         if name == PROGRAM or (name == "pykoclaw" and words[at + 1 : at + 2] == ["acp"]):
