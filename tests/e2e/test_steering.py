@@ -90,7 +90,10 @@ async def test_cancel_takes_back_what_was_not_taken_up(shared: Stack) -> None:
         assert (await client.answer(one))["stopReason"] == "cancelled"
     await client.prompt(session, text("Next."))
     assert times(shared, "By the session's setting.") == 0
-    assert client.text(session) == "\n\nCancelled.\n\nNext."
+    said = client.text(session)
+    assert said.startswith("\n\nCancelled.\n\n")
+    assert said.count("Cancelled before it was sent to Claude: “By the session's setting.”") == 1
+    assert said.endswith("\n\nNext.")
 
 
 @pytest.mark.long
