@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.scheduled import ORIGIN
 
 
@@ -27,6 +28,16 @@ class RowStanding(StrEnum):
     """No transcript is found for it."""
 
 
+class Side(StrEnum):
+    """Whose turns Claude lacks, if two programs have run turns at once."""
+
+    HERE = "here"
+    """Turns of this session: Claude goes on from those of another program."""
+    THERE = "there"
+    """Turns of other programs: Claude goes on from this session's."""
+    BOTH = "both"
+
+
 @dataclass(frozen=True, slots=True)
 class Imported:
     """What a look at a session's transcripts has found.
@@ -35,7 +46,8 @@ class Imported:
     they are many, only the newest ones are here.
     `digest`: what another branch or Claude session holds and the followed one lacks, as bounded
     text for Claude; None if there is nothing new of that kind. `digest_id`: the same one for the
-    same turns, so that a note which is added twice is one note.
+    same turns, so that a note which is added twice is one note. `lacks`: whose turns these are;
+    `undecided`: if a CLI of ours still lives, its end decides anew which these are.
     `followed`: the Claude session that holds the conversation's history, to be resumed from; None if
     there is none yet. `complete`: False if a transcript could not be read to its end for now.
     `title`: that a person has given the session there, if it has changed; `title_is_new`: since the
@@ -53,6 +65,15 @@ class Imported:
     title_is_new: bool = False
     replaced: bool = False
     resumable: bool = True
+    lacks: Side = Side.THERE
+    undecided: bool = False
+
+    @property
+    def notes(self) -> list[Note]:
+        """What Claude lacks. Until the next look, an unchanged digest has the id that it had."""
+        if self.digest is None or self.digest_id is None:
+            return []
+        return [Note(self.digest_id, self.digest)]
 
 
 @dataclass(frozen=True, slots=True)

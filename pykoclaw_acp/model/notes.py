@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pykoclaw_acp.model.events import Event, Failure, note_event
+from pykoclaw_acp.model.imports import Side
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.neutral import neutral
 
@@ -85,13 +86,29 @@ def waits_for(wait_id: str, holder: str) -> list[Event]:
     return [note_event(f"waits-{wait_id}", said)]
 
 
-def branched(note_id: str) -> list[Event]:
-    """Says that Claude does not remember what another program's turns above have said."""
+def branched(note_id: str, side: Side) -> list[Event]:
+    """Says that another program ran turns at the same time, and of which side's Claude remembers
+    nothing.
+    """
     said = (
-        "**Another program has continued this conversation at the same time.** Claude does not remember what was"
-        " said there; it gets a summary with the next prompt."
+        f"**Another program has continued this conversation at the same time.** {_FORGOTTEN[side]}"
     )
     return [note_event(f"branched-{note_id}", said)]
+
+
+_FORGOTTEN: Final = {
+    Side.THERE: (
+        "Claude does not remember what was said there; it gets a summary with the next prompt."
+    ),
+    Side.HERE: (
+        "Claude goes on from what was said there, and does not remember what was said here meanwhile; it gets a"
+        " summary of that with the next prompt."
+    ),
+    Side.BOTH: (
+        "Claude remembers only a part of what was said there and here meanwhile; it gets a summary of the rest with"
+        " the next prompt."
+    ),
+}
 
 
 def rewound_elsewhere(message_id: str, words: str, *, in_terminal: bool) -> Event:

@@ -21,6 +21,7 @@ from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import BY_WORDS, TitleChanged, UserMessage
+from pykoclaw_acp.model.imports import Side
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import Note, is_for_shell
@@ -75,7 +76,7 @@ class OtherPrograms:
         self._outdated = False  # the worker lacks turns of others
         self._replaced = False  # a transcript, since the worker had all that it holds
         self._missing: str | None = None  # Claude session in the row that has no transcript
-        self._branched = False  # the log says that there is a branch which Claude lacks
+        self._branched: Side | None = None  # whose turns Claude lacks, as the log says
         self._told: str | None = None  # as `_missing`; the log says so
         self._told_unread = False  # the log says that others' turns may be missing
         self._passed: str | None = None  # as `_missing`, when our newest prompt began
@@ -117,7 +118,8 @@ class OtherPrograms:
             log.info(why, action="worker_outdated", session=self._state.id)
             await self._workers.stop(self._state.id)
             await self.look(needed=True)  # as its CLI ended, it noted where the next one goes on
-        self._outdated = self._branched = self._replaced = self._state.superseded = False
+        self._outdated = self._replaced = self._state.superseded = False
+        self._branched = None
         await self.context.before_launch()
         self._passed = self._missing
         if self._missing is not None and self._missing != self._told:
@@ -265,13 +267,14 @@ class OtherPrograms:
         own = found.followed or record.claude_session_id
         if own is None and record.branch is None:
             own = claude
-        lacking = _notes(found)
+        ends = self._outdated and self._workers.is_live(self._state.id)  # before the next prompt
+        lacking = [] if (later := ends and found.undecided) else found.notes
         if found.complete:
             self._told_unread = False
         else:
             await self._say_so()
         if lacking and found.standing is not RowStanding.SIDE:
-            await self._say_that_it_lacks(lacking[0])
+            await self._say_that_it_lacks(lacking[0], found.lacks)
         self._missing = None
         if row is None or claude in (None, own):
             if row is not None and claude is not None and not known.is_current:
@@ -287,7 +290,8 @@ class OtherPrograms:
             self._apart = False
         for note in lacking:
             await self._journal.add_note(self._state.id, note)
-        await self._transcripts.note_told(self._state.id)
+        if not later:
+            await self._transcripts.note_told(self._state.id)
         self._resume(own)
 
     async def _go_past(self, row: Conversation, own: str | None, found: Imported) -> None:
@@ -301,12 +305,12 @@ class OtherPrograms:
             await self._journal.put_right(self._state.id, row, own, [])
             self._missing, self._apart = None, True
 
-    async def _say_that_it_lacks(self, note: Note) -> None:
-        """Once for each prompt, however often the branch grows."""
+    async def _say_that_it_lacks(self, note: Note, side: Side) -> None:
+        """Once for each prompt, however often the branch grows, and again if it is another one."""
         pending = await self._journal.pending_notes(self._state.id)
-        if not self._branched and all(one.note_id != note.note_id for one in pending):
-            await self._state.log.tell(notes.branched(note.note_id), patient=True)
-        self._branched = True
+        if self._branched is not side and all(one.note_id != note.note_id for one in pending):
+            await self._state.log.tell(notes.branched(note.note_id, side), patient=True)
+        self._branched = side
 
     def _resume(self, claude_session_id: str | None) -> None:
         if self._state.record.claude_session_id != claude_session_id:
@@ -341,10 +345,3 @@ class OtherPrograms:
             return
         if found.title_is_new or record.title is None or record.title_by:
             await self._state.log.tell([TitleChanged(title)], patient=True)
-
-
-def _notes(found: Imported) -> list[Note]:
-    """What Claude lacks. Until the next look, an unchanged digest has the id that it had."""
-    if found.digest is None or found.digest_id is None:
-        return []
-    return [Note(found.digest_id, found.digest)]

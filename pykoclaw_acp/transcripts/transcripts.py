@@ -18,6 +18,7 @@ from pykoclaw_acp.model.imports import (
     Imported,
     KnownTranscripts,
     RowStanding,
+    Side,
     TranscriptRow,
     TranscriptTurn,
 )
@@ -141,7 +142,7 @@ class ImportedTranscripts:
                 if one and one in rows
             },
         )
-        logged, digest = list(added.logged), None
+        logged, digest, undecided = list(added.logged), None, False
         which = (followed, target, target in rows)
         unchanged = not added.changed and session not in self._returned
         if before is not None and before[0] == which and unchanged:
@@ -164,16 +165,18 @@ class ImportedTranscripts:
             else:
                 if complete:
                     self._remember(session, (followed, target, target in rows), standing)
+            ours = {one.uuid for one in turns if one.own}
+            undecided = _is_undecided(rows.get(followed or ""), ours)
             seen = {one.uuid for one in turns}
             if standing is RowStanding.MOVED_ON and not logged and not seen.issuperset(own):
                 standing = RowStanding.SAME  # our prompt is on its way into the transcript
-        text, digest_id = digest or (None, None)
+        text, digest_id, lacks = digest or (None, None, Side.THERE)
         renamed = (added.title, not added.first_look)
         resumable = followed is None or followed in rows
         del self._added[session]
         return Imported(
             standing, logged, text, digest_id, followed, complete, *renamed,
-            added.replaced, resumable,
+            added.replaced, resumable, lacks, undecided,
         )  # fmt: skip
 
     def _remember(
@@ -266,10 +269,11 @@ class ImportedTranscripts:
         own: Collection[str],
         *,
         branching: bool,
-    ) -> tuple[str, str] | None:
-        """What the followed Claude session lacks, as text, and the id of that. Raises ReaderDied, and
-        OSError.
+    ) -> tuple[str, str, Side] | None:
+        """What the followed Claude session lacks, as text, the id of that, and whose it is. Raises
+        ReaderDied, and OSError.
         """
+        self._returned.pop(session, None)
         row = rows.get(followed or "")
         if row is None and not branching:
             return (
@@ -295,7 +299,15 @@ class ImportedTranscripts:
         which = sorted(f"{(one.uuid, one.last_uuid)} {one.told_in or ''}" for one in missing)
         digest_id = str(uuid5(NAMESPACE_OID, f"{session} {which}"))
         self._returned[session] = told, digest_id
-        return f"{_HEADING}\n\n{text}", digest_id
+        sides = {Side.HERE if one.own else Side.THERE for one in missing}
+        return f"{_HEADING}\n\n{text}", digest_id, sides.pop() if len(sides) == 1 else Side.BOTH
+
+
+def _is_undecided(row: TranscriptRow | None, own: Collection[str]) -> bool:
+    """Whether a CLI that resumes goes on from a turn of another program, while the newest entry is
+    ours: our CLI notes that as it ends.
+    """
+    return row is not None and row.head not in own and restored(row.state).head in own
 
 
 def _left(rows: Mapping[str, TranscriptRow], followed: str | None, target: str | None) -> list[str]:

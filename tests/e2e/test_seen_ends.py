@@ -89,7 +89,11 @@ async def test_wait_and_work_of_others_are_told(stack: Stack) -> None:
     await client.answer(going)
     await client.until(lambda: "Theirs." in client.text(session))
     await client.prompt(session, text("Last."))
-    assert "at the same time" in client.text(session)
+    assert "at the same time.** Claude does not remember what was said there" in client.text(
+        session
+    )
+    told = str(stack.asked()[-1]["messages"]).partition(NOTES_TAG)[2]
+    assert ("Answered: Theirs." in told, "Ours." in told) == (True, False)
     await seen_again(stack, client, session)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from pykoclaw_acp.model.events import Event, Text, size
+from pykoclaw_acp.model.imports import Side
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports import Imported, LogStore, RowStanding
@@ -35,6 +36,8 @@ class Finding:
     complete: bool = True
     replaced: bool = False
     resumable: bool = True
+    lacks: Side = Side.THERE
+    undecided: bool = False
 
 
 class ScriptedTranscripts:
@@ -59,6 +62,8 @@ class ScriptedTranscripts:
         complete: bool = True,
         replaced: bool = False,
         resumable: bool = True,
+        lacks: Side = Side.THERE,
+        undecided: bool = False,
     ) -> None:
         """Another look finds this."""
         events = tuple(Text("other", one) if isinstance(one, str) else one for one in said)
@@ -73,6 +78,8 @@ class ScriptedTranscripts:
                 complete,
                 replaced,
                 resumable,
+                lacks,
+                undecided,
             )
         )
 
@@ -109,6 +116,7 @@ class ScriptedTranscripts:
             found.standing, logged, found.digest, found.digest, followed,
             complete=found.complete, title=found.title, title_is_new=found.title_is_new,
             replaced=found.replaced, resumable=found.resumable,
+            lacks=found.lacks, undecided=found.undecided,
         )  # fmt: skip
 
     async def note_told(self, session_id: str) -> None:

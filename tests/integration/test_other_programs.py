@@ -18,6 +18,7 @@ from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.conversations import Conversation, FollowedConversation
 from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.imports import Side
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from pykoclaw_acp.sessions import row_changes
 from pykoclaw_acp.sessions.ports import RowStanding
@@ -286,6 +287,37 @@ async def test_a_branch_that_claude_lacks_is_noted_once(tmp_path: Path) -> None:
     async with rig(tmp_path, ScriptedTranscripts()) as r, front(r) as one:
         await one.result(11, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
         assert one.text().count("Claude does not remember what was said there") == 1
+
+
+async def test_the_side_that_claude_forgets_is_told(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (_, transcripts, one, session):
+        for n, side in enumerate((Side.THERE, Side.THERE, Side.HERE, Side.BOTH)):
+            transcripts.find(RowStanding.SAME, digest=f"Asked: {n}", lacks=side)
+            await session.others.look()
+        await say(one, 3)
+        said = one.text()
+        assert said.count("Another program has continued this conversation at the same time.") == 3
+        assert said.count("Claude does not remember what was said there") == 1
+        assert said.count("does not remember what was said here meanwhile") == 1
+        assert said.count("remembers only a part of what was said there and here") == 1
+
+
+async def test_undecided_branch_is_told_without_a_worker(tmp_path: Path) -> None:
+    """Our CLI notes its branch as it ends, so that Claude goes on from that after all."""
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        transcripts.noted_for.clear()
+        for _ in range(2):
+            transcripts.find(
+                RowStanding.MOVED_ON, digest="Asked: ours", lacks=Side.HERE, undecided=True
+            )
+        await session.others.look()
+        assert (transcripts.noted_for, "at the same time" in one.text()) == ([], False)
+        transcripts.find(RowStanding.SAME, digest="Asked: theirs")
+        await say(one, 3)
+        assert carried(r)[-1].count("Asked:") == 1
+        assert "Asked: theirs" in carried(r)[-1]
+        assert "what was said there; it gets a summary" in one.text()
+        assert "said here meanwhile" not in one.text()
 
 
 async def test_digest_waits_until_it_is_a_note(

@@ -14,7 +14,7 @@ import pytest
 
 from pykoclaw_acp.model.branches import Branch, Memory, RewindPoint, Rewound
 from pykoclaw_acp.model.events import TextPart, ToolEnded, ToolStarted, Usage, UserMessage
-from pykoclaw_acp.model.imports import RowStanding
+from pykoclaw_acp.model.imports import RowStanding, Side
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from tests import folds
@@ -280,6 +280,8 @@ async def test_two_programs_at_once_lose_no_side(w: World) -> None:
     assert found.digest is not None
     assert ("Theirs." in found.digest) == ("Theirs." not in known)
     assert ("Ours ends." in found.digest) == ("Ours ends." not in known)
+    assert (found.lacks is Side.HERE) == ("Ours ends." not in known)
+    assert found.undecided is False
     await written(w, claude, "This request held")
     assert (await w.look(session, claude)).digest is None
 
