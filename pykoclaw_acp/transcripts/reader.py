@@ -18,6 +18,7 @@ from pykoclaw_acp.transcripts.answers import Answers
 from pykoclaw_acp.transcripts.chain import EarlierTurns, taken_upto
 from pykoclaw_acp.transcripts.content import failure, stopped, user_messages
 from pykoclaw_acp.transcripts.entries import Entry
+from pykoclaw_acp.transcripts.interrupted import InterruptedCalls
 from pykoclaw_acp.transcripts.newest_plans import without_old_plans
 from pykoclaw_acp.transcripts.origins import of_terminal
 from pykoclaw_acp.transcripts.rewinds import Rewinds
@@ -61,6 +62,9 @@ class TranscriptReader:
         self._translation = Translation(scan.cwd, plans=scan.plans)
         self._ids = call_ids.CallIds()
         self._subagents = Subagents(scan.path, self._translation, self._ids)
+        self._interrupted = InterruptedCalls(
+            self._state, self._translation, self._subagents, self._ids
+        )
         self._translation.tasks.tasks = bounded(self._state.tasks)
         for call in self._state.over:
             self._ids.restore(call, over=True)
@@ -317,7 +321,7 @@ class TranscriptReader:
             if of_shell is None:
                 return stopped(str(entry.uuid), found)
             results = [of_shell]
-        return self._subagents.end_tools(results, entry)
+        return self._interrupted.end_tools(results, entry)
 
     def _task_ended(self, text: str, entry: Entry) -> list[Event]:
         return self._subagents.end_task(*task_notices.read(text), entry)

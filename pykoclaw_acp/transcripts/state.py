@@ -136,6 +136,7 @@ class State(msgspec.Struct, omit_defaults=True):
         False  # by a command of another program, such as `/compact`, after a turn of ours
     )
     calls: dict[str, OpenCall] = {}
+    interrupted: dict[str, OpenCall] = {}  # that a CLI which resumed found without a result
     over: list[str] = []  # calls whose ids a service may use again
     tasks: dict[str, PlanEntry] = {}
     message: str = ""
@@ -152,7 +153,7 @@ class State(msgspec.Struct, omit_defaults=True):
             for call, found in self.calls.items()
             if call in going_on
         }
-        calls = list(self.calls.values())
+        calls = [*self.interrupted.values(), *self.calls.values()]
         for found in _beyond(MOST_INPUTS, calls, lambda one: one.input):
             found.input = None
         calls.reverse()  # of what they show, that of the newest stays

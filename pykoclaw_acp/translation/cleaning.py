@@ -43,6 +43,18 @@ _ADVICE: Final = (  # where it begins; it goes to the end of its line
     " Read it again before ",
     " Use offset and limit parameters ",
 )
+# In place of a result: how it begins, and what is said instead.
+_UNKNOWN: Final = "[Tool call interrupted: the session ended before "
+_WITHOUT_RESULT: Final = {
+    _UNKNOWN: "Its result is not known: the conversation went on before it had one.",
+    "[Tool call result not in this copy": "Its result is not known: the conversation was copied before it had one.",
+    "[Request interrupted: ": "It has no result: its process ended before.",
+    "[Agent call interrupted: ": "It has no result: its process ended before.",
+    "[Tool call did not complete: ": "Stopped, as the next message came; what it did until then stays.",
+    "[Tool call skipped: the turn ended ": "Not run: the next message came first.",
+    "[Tool call skipped: ": "Not run: the turn was stopped.",
+    "[Tool call not completed: an approval ": "Not run: nobody decided the permission request.",
+}
 _NUMBERED: Final = re.compile(r" {0,20}\d{1,20}[\t→]")
 _LAST: Final = re.compile(r" {0,20}\d{1,20}\Z")  # an empty last line, whose tab was cut off
 
@@ -92,6 +104,18 @@ def without_advice(text: str) -> str:
     if found and before.endswith("."):
         return f"{before} {after.partition('. ')[2]}".rstrip()
     return text
+
+
+def without_result(text: str) -> str | None:
+    """What is said of a call in whose result the CLI has only its reason for the model why there is
+    none; None for any other text.
+    """
+    return next((said for begin, said in _WITHOUT_RESULT.items() if text.startswith(begin)), None)
+
+
+def is_unknown(text: str) -> bool:
+    """Whether a CLI that resumed has written this for a result that it did not find."""
+    return text.startswith(_UNKNOWN)
 
 
 def search_results(text: str) -> str:

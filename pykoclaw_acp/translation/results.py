@@ -143,7 +143,9 @@ def _stopped(text: str) -> str | None:
             return STOPPED
         because = text.partition(_REFUSED_BECAUSE)[2].strip()
         return f"Refused: {because}" if because else _NOT_RUN
-    return STOPPED if text.startswith(_INTERRUPTED) else refused.shown(text)
+    if text.startswith(_INTERRUPTED):
+        return STOPPED
+    return cleaning.without_result(text) or refused.shown(text)
 
 
 def _general(name: str, blocks: object) -> tuple[ToolPart, ...]:

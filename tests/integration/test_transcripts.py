@@ -316,6 +316,31 @@ async def test_branch_of_cli_exiting_last_goes_on(w: World) -> None:
     assert "Answered: Ours." not in found.digest
 
 
+@pytest.mark.long
+async def test_terminals_command_ends_after_our_cli_resumed(w: World) -> None:
+    """Our CLI finds no result of it, and writes one; that of the command corrects it."""
+    session = await w.session()
+    async with w.claude(session_id=session) as client:
+        claude = await w.ours(session, text("start"), client)
+    await written(w, claude, "start")
+    await w.look(session, claude)
+    slow = "[[script\nbash until [ -e go ]; do sleep 0.05; done; echo MADE\ntext Theirs ends.\n]]"
+    theirs = asyncio.create_task(w.terminal(slow, resume=claude))
+    await eventually(lambda: '"tool_use"' in w.transcript(claude).read_text())
+    async with w.claude(resume=claude) as client:
+        await w.ours(session, text("Ours."), client)
+        await written(w, claude, "Ours.")
+        await w.look(session, claude)
+        (w.work / "go").touch()
+        await theirs
+        await written(w, claude, "Theirs ends.")
+        await w.look(session, claude)
+    first, last = (one for one in await w.log(session) if isinstance(one, ToolEnded))
+    assert (first.status, last.status) == ("failed", "completed")
+    assert "Tool call interrupted" not in repr(first)
+    assert "MADE" in repr(last.content)
+
+
 async def test_cleared_session_is_followed_without_its_past(w: World) -> None:
     session = await w.session()
     async with w.claude(session_id=session) as client:

@@ -34,6 +34,16 @@ REFUSED = (
     "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user"
     " said:\nFewer steps"
 )
+INTERRUPTED = {
+    "type": "tool_result",
+    "tool_use_id": "tool",
+    "is_error": True,
+    "content": (
+        "[Tool call interrupted: the session ended before this call's result was recorded, so its"
+        " outcome is unknown. Check whether it took effect before relying on it or running it"
+        " again.]"
+    ),
+}
 EDIT = {"file_path": "/w/a.txt", "old_string": "a", "new_string": "b"}
 PATCH = [{"oldStart": 1, "newStart": 1, "lines": ["-a", "+b"]}]
 QUESTIONS = {"questions": [{"question": "Which?", "options": [{"label": "Red"}]}]}
@@ -298,3 +308,42 @@ def test_plans_of_thousands_of_tasks_are_bounded(t: Transcript) -> None:
     assert plans[-1].entries[-1] == PlanEntry("Task 999", id="999")
     assert len(plans[-1].entries) < 1000
     assert len(json.loads(reading.state)["tasks"]) == MOST_TASKS
+
+
+@pytest.mark.parametrize("looks", [False, True], ids=["at_once", "in_looks"])
+@pytest.mark.parametrize("out", ["TERM", ""])
+def test_late_result_corrects_an_interrupted_call(t: Transcript, out: str, looks: bool) -> None:
+    """Our CLI resumes in the middle of a terminal's turn, and finds no result of its call."""
+    reading, ends = Reading(t, own=("p2",)), list[ToolEnded]()
+
+    def look() -> None:
+        ends.extend(one for one in reading.look() if isinstance(one, ToolEnded))
+
+    t.prompt("one", "p1")
+    call = t.call("tool", command="make")
+    t.prompt([INTERRUPTED], parentUuid=call)
+    t.prompt("two", "p2", parentUuid=t.synthetic())
+    t.say("ours")
+    if looks:
+        look()
+    details = {"stdout": out, "stderr": ""}
+    t.result("tool", out, parentUuid=call, toolUseResult=details)
+    t.say("end of terminal")
+    look()
+    first, last = ends
+    assert first.status == "failed"
+    assert first.reason == "Its result is not known: the conversation went on before it had one."
+    assert "[Tool call" not in repr(ends)
+    assert (last.tool_call_id, last.status, last.exit_code) == ("tool", "completed", 0)
+    assert (out or "(no output)") in repr(last.content)
+
+
+def test_interrupted_call_without_result_ends_once(t: Transcript) -> None:
+    reading = Reading(t)
+    t.prompt("one", "p1")
+    call = t.call("tool", command="make")
+    for _ in range(2):
+        t.prompt([INTERRUPTED], parentUuid=call)
+        t.prompt("two", parentUuid=t.synthetic())
+        t.say("an answer")
+    assert [one for one in words(reading.look()) if one.startswith("tool")] == ["tool failed"]
