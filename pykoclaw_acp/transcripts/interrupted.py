@@ -24,7 +24,7 @@ NO_OUTPUT: Final = "(no output)"
 
 
 class InterruptedCalls:
-    """Those of the transcript with this state."""
+    """Such calls of the transcript with this state, and their ends."""
 
     def __init__(
         self, state: State, translation: Translation, subagents: Subagents, ids: CallIds
