@@ -103,7 +103,7 @@ def test_docstrings_stand_alone() -> None:
     [
         ("model/turns.py", "server.app"),
         ("protocol/long_lines.py", "store.database"),
-        ("sessions/state.py", "sessions.session"),
+        ("pool/occupation.py", "pool.pool"),
         ("front/relay.py", "model.events"),
         ("server/recovery.py", "system.reaper"),
         ("server/status.py", "system.processes"),
