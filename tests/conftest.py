@@ -33,7 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.SIGHUP,
     ):  # a run in the background inherits that they are ignored
         if signal.getsignal(number) is signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
+            usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, usual)
     if not hasattr(config, "workerinput"):  # xdist's workers inherit the run
         config.stash[_RUN] = Run()
 
