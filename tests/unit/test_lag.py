@@ -33,17 +33,19 @@ def test_what_holds_the_loop_up_is_named() -> None:
         await asyncio.sleep(0)
 
     async def main() -> None:
-        await asyncio.get_running_loop().create_task(serve(), name="session/prompt")
+        for _ in range(5):  # on a busy machine a round may be seen before it has come so far
+            await asyncio.get_running_loop().create_task(serve(), name="session/prompt")
         await asyncio.get_running_loop().create_task(serve())
 
     with structlog.testing.capture_logs() as lines:
         measured.run(main())
     blocked = [line for line in lines if line["action"] == "loop_blocked"]
-    first = next(line for line in blocked if line["task"] == "session/prompt")
+    place = re.compile(r"pykoclaw_acp\.(model\.prompt_text|long_texts)\.\w+")
+    named = (line for line in blocked if line["task"] == "session/prompt")
+    first = next(line for line in named if place.match(line["place"]))
     second = next(line for line in blocked if line["task"].endswith("serve"))
     assert first["log_level"] == "warning"
     assert second["log_level"] == "warning"
-    assert re.match(r"pykoclaw_acp\.(model\.prompt_text|long_texts)\.\w+", first["place"])
     assert first["seconds"] >= 0.02
     assert 0 < first["cpu"] <= first["seconds"] + 0.1
     assert measured.worst() >= 0.02
