@@ -14,7 +14,7 @@ from pykoclaw_acp.errors import CommandFailed, StartupError
 
 PROGRAM: Final = "pykoclaw-acp"
 VARIABLE: Final = "_PYKOCLAW_ACP_COMPLETE"  # click: a shell asks; as in __main__
-PATIENCE: Final = 1.0  # s; somebody waits at a command line
+PATIENCE: Final = 2.0  # s, more than a look for transcripts; somebody waits at a command line
 MOST: Final = 1000
 
 

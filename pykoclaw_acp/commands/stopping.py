@@ -14,6 +14,7 @@ from typing import Final
 from pykoclaw_acp import __version__, terminal
 from pykoclaw_acp.commands import show, workers
 from pykoclaw_acp.commands.daemon import ask, require_operator
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning, StartupError
 from pykoclaw_acp.front.call import STARTS
 from pykoclaw_acp.link import places
@@ -67,7 +68,8 @@ def _stop_workers(pid: int) -> None:
     try:
         database = ask("status", start=False)["database"]
     except (CommandFailed, DaemonNotRunning) as error:
-        if places.lock_holder(places.Places.find().data) is None:
+        nested = error.kind == ErrorKind.NESTED_CALLER
+        if nested or places.lock_holder(places.Places.find().data) is None:
             raise
         raise type(error)(
             f"{error} `kill {pid}` ends it; its workers go on, and the next daemon takes them over."

@@ -227,6 +227,7 @@ async def _take_spool(
     False if its spool cannot be read now: the next start tries again.
     """
     after = row.acked_frame
+    said: set[str] = set()  # of all batches
 
     async def record(batch: list[FromWorker]) -> None:
         nonlocal after
@@ -237,7 +238,7 @@ async def _take_spool(
         if not numbered:
             return
         ends = [frame for frame in numbered if isinstance(frame, TurnEnded)]
-        said = endings.said_in(numbered)
+        said.update(endings.said_in(numbered))
         outcomes = {frame.turn_id: outcome(frame, said) for frame in ends}
         await journal.record(row.session_id, row.epoch, numbered, outcomes, dead=True)
         after = numbered[-1].n

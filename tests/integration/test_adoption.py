@@ -37,6 +37,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestOutcome, Settlement
 from pykoclaw_acp.model.turns import STARTED, PromptKeys, Turn
+from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.sessions import contents, prompting
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events, limit_waits, permissions
@@ -752,6 +753,26 @@ async def test_steered_prompt_dropped_in_spool_is_logged(
             return any("“Look out.”" in one for one in await texts(after, again))
 
         await eventually(is_said)
+
+
+async def test_steered_prompt_said_in_spool_is_said_once(
+    tmp_path: Path, alive: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is in another batch than its beginning."""
+    monkeypatch.setattr(leftovers, "BATCH", 1)
+    async with killed(tmp_path, alive) as first:
+        session, host, channel = await hanging(first)
+        content = [{"type": "text", "text": "Look out."}]
+        turn = Turn("steered", session.id, content, steers=True)
+        await session.submit(turn)
+    begun = replaced(channel.started(turn.turn_id), into=host.turn_id)
+    ends = [channel.ended(one, "cancelled") for one in (turn.turn_id, host.turn_id)]
+    _write_spool(channel, b"".join(map(encode, [channel.told[-1], begun, *ends])))
+    await die(alive)
+    async with daemon(tmp_path) as after:
+        again = await found(after, session)
+        assert (await after.states())[turn.turn_id] == "cancelled"
+        assert not any("“Look out.”" in one for one in await texts(after, again))
 
 
 async def test_lost_turn_of_claudes_own_needs_no_repetition(

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from pykoclaw_acp.commands import stopping
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.link import places
 
@@ -29,3 +30,19 @@ def test_kill_is_advised_only_for_daemon_that_serves(
             stopping.end(process.pid)
         assert ("kill -9" in str(told.value)) == serves
         assert ("migrates its database" in str(told.value)) != serves
+
+
+@pytest.mark.parametrize("kind", [ErrorKind.NESTED_CALLER, ErrorKind.INTERNAL])
+def test_refusal_inside_a_session_names_no_way_round(
+    monkeypatch: pytest.MonkeyPatch, kind: ErrorKind
+) -> None:
+    def ask(*_: object, **__: object) -> None:
+        error = CommandFailed("Refused.")
+        error.kind = kind
+        raise error
+
+    monkeypatch.setattr(stopping, "ask", ask)
+    monkeypatch.setattr(places, "lock_holder", lambda _: (123, "/s"))
+    with pytest.raises(CommandFailed) as told:
+        stopping._stop_workers(123)  # noqa: SLF001
+    assert ("kill 123" in str(told.value)) == (kind != ErrorKind.NESTED_CALLER)
