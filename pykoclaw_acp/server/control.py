@@ -53,7 +53,7 @@ class Control:
         """
         self.finder = SessionFinder(sessions, database)
         workers = WorkerControl(sessions, database, self.finder, launcher.whereabouts)
-        permissions = PermissionControl(sessions)
+        permissions = PermissionControl(sessions, database)
         status = DaemonStatus(
             sessions,
             database,

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy, StoredRequest
+from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
 from pykoclaw_acp.protocol.control.permissions import (
     Answered,
     AnswerParams,
@@ -20,13 +20,16 @@ from pykoclaw_acp.sessions.permissions import words
 from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.workspace_words import DONE
+from pykoclaw_acp.store import summaries
+from pykoclaw_acp.store.database import Database
 
 
 class PermissionControl:
     """Permission requests of all sessions, also of those that are not loaded."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Sessions, database: Database) -> None:
         self._sessions = sessions
+        self._database = database
 
     @property
     def methods(self) -> dict[str, Method[Call, Any]]:
@@ -47,10 +50,14 @@ class PermissionControl:
     ) -> list[QuestionInfo]:
         """The permission requests that are pending."""
         waiting = await self.pending(params.question)
-        return [
-            msgspec.structs.replace(info, **whole(ask)) if params.whole else info
-            for info, ask in waiting
-        ]
+        if not params.whole:
+            return [info for info, _ in waiting]
+        return [await self._whole(info, ask) for info, ask in waiting]
+
+    async def _whole(self, info: QuestionInfo, ask: PermissionRequest) -> QuestionInfo:
+        found = await summaries.summary(self._database, info.session)
+        of_session = {} if found is None else {"cwd": found.cwd, "session_title": found.title}
+        return msgspec.structs.replace(info, **whole(ask), **of_session)
 
     async def answer(self, call: Call, params: AnswerParams) -> Answered:  # noqa: ARG002
         """Decide a pending permission request, as the operator says."""
@@ -70,21 +77,18 @@ class PermissionControl:
     async def pending(self, prefix: str = "") -> list[tuple[QuestionInfo, PermissionRequest]]:
         """Pending permission requests whose id begins with `prefix`."""
         return [
-            (self._info(one), one.request)
+            (
+                QuestionInfo(
+                    id=one.request.ask_id,
+                    session=one.session_id,
+                    title=one.request.title,
+                    always=one.request.always is not None,
+                    asked_at=one.asked_at,
+                    deadline=one.deadline,
+                    parked=one.policy == RequestPolicy.PARKED,
+                ),
+                one.request,
+            )
             for one in await self._sessions.requests.list_pending()
             if one.request.ask_id.startswith(prefix)
         ]
-
-    def _info(self, one: StoredRequest) -> QuestionInfo:
-        session = self._sessions.live.get(one.session_id)
-        return QuestionInfo(
-            id=one.request.ask_id,
-            session=one.session_id,
-            title=one.request.title,
-            always=one.request.always is not None,
-            asked_at=one.asked_at,
-            deadline=one.deadline,
-            parked=one.policy == RequestPolicy.PARKED,
-            cwd=None if session is None else session.record.cwd,
-            session_title=None if session is None else session.record.title,
-        )

@@ -553,10 +553,24 @@ async def test_operator_is_told_what_became_of_plan(tmp_path: Path) -> None:
         for reason, said in (("", "is told to ask"), ("Smaller.", "is told what should change")):
             channel.say(replace(question(channel, turn, f"plan-{reason}"), plan=True))
             await eventually(lambda: cli.call("questions/list"))
-            (one,) = await cli.call("questions/list")
+            (one,) = await cli.call("questions/list", whole=True)
             assert (one["cwd"], one["sessionTitle"]) == (session.record.cwd, session.record.title)
             given: dict[str, Any] = {"question": "plan", "decision": "deny", "reason": reason}
             assert said in (await cli.call("questions/answer", **given))["done"]
+
+
+async def test_request_of_session_on_disk_names_its_directory(tmp_path: Path) -> None:
+    """As of a parked one after a restart."""
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session, channel, turn = await hanging(r)
+        for subscription in list(session.subscriptions):
+            subscription.close()
+        channel.say(question(channel, turn, "q1"))
+        await eventually(lambda: cli.call("questions/list"))
+        await r.database.commit(Unit(statements=(permissions.park("q1"),)))
+        r.sessions.live.remove(session.id)
+        (one,) = await cli.call("questions/list", whole=True)
+        assert (one["cwd"], one["sessionTitle"]) == (session.record.cwd, session.record.title)
 
 
 @pytest.mark.parametrize("method", ["trust/show", "trust/add", "trust/remove"])

@@ -48,12 +48,11 @@ class AskedQuestion(Wire, frozen=True, kw_only=True):
 
 
 class QuestionInfo(FullAnswer, frozen=True, kw_only=True):
-    """A pending permission request. `always`: it may be allowed for the rest of the session. `cwd` and
-    `session_title`: of its session.
+    """A pending permission request. `always`: it may be allowed for the rest of the session.
 
-    The other fields are set only if the whole request was asked for: tool, input, content as shown
-    to clients, what "always" would also allow, labels of the decisions, the questions that it asks,
-    and the text of a form, which has none of these.
+    The other fields are set only if the whole request was asked for: directory and title of its
+    session, tool, input, content as shown to clients, what "always" would also allow, labels of the
+    decisions, the questions that it asks, and the text of a form, which has none of these.
     """
 
     id: str

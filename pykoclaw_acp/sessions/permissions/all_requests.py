@@ -33,7 +33,7 @@ class RequestOwner(Protocol):
 
 class AllRequests:
     """Lists and decides the requests of all sessions; `find` returns a session, `live` are those in
-    memory: as all are that have a pending request.
+    memory, as all are that have a pending request which is not parked.
     """
 
     def __init__(
