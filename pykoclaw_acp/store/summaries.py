@@ -75,8 +75,8 @@ async def listing(
     hidden: Collection[str] = (),
     terminals: bool = False,
 ) -> AsyncIterator[SessionSummary]:
-    """Sessions, those with the newest messages first, then conversations that other programs began and no client has
-    opened; `terminals`: those of terminals, too.
+    """Sessions, those with the newest messages first, with `terminals` also what was begun in one, then conversations
+    that other programs began and no client has opened.
 
     Without `every` only those that a person has prompted, and nobody has archived. `hidden` channels
     are left out. Yields to other tasks in between, however many there are.
@@ -96,23 +96,35 @@ async def listing(
     shown, channels = of_channels("c.name", hidden)
     sql = f"{_UNOPENED}{shown} ORDER BY c.created_at DESC, c.name LIMIT ?"
     unopened = await database.read(sql, (*channels, limit - len(rows)))
-    room = limit - len(rows) - len(unopened) if terminals else 0
     sql = f"{_TERMINAL} ORDER BY f.updated_at DESC, f.claude_session_id DESC LIMIT ?"
-    return _summaries(rows, unopened, await database.read(sql, (room,)) if room else [])
+    begun = await database.read(sql, (limit,)) if terminals else []
+    return _summaries(rows, begun, unopened, limit)
 
 
 async def _summaries(
     rows: list[tuple[Any, ...]],
+    begun: list[tuple[Any, ...]],
     unopened: list[tuple[Any, ...]],
-    of_terminals: list[tuple[Any, ...]],
+    limit: int,
 ) -> AsyncIterator[SessionSummary]:
+    """The newest ones; `begun`: in terminals."""
     pace = Pace()
-    for left, summarize in ((rows, _summary), (unopened, _unopened), (of_terminals, _of_terminal)):
-        left.reverse()
-        while left:
-            # Released one by one: releasing all at once would block, too.
-            yield summarize(left.pop())
-            await pace.step()
+    for group in (rows, begun, unopened):
+        group.reverse()
+    while rows or begun or unopened:
+        # Released one by one: releasing all at once would block, too.
+        if begun and (not rows or _at(begun, 3) > _at(rows, 6)):  # their updated_at
+            one = _of_terminal(begun.pop())
+        else:
+            one = _summary(rows.pop()) if rows else _unopened(unopened.pop())
+        if limit > 0:
+            yield one
+        limit -= 1
+        await pace.step()
+
+
+def _at(rows: list[tuple[Any, ...]], column: int) -> int:
+    return readable.number(rows[-1][column]) or 0
 
 
 async def summary(database: Database, session_id: str) -> SessionSummary | None:

@@ -21,7 +21,7 @@ from pykoclaw_acp.model.listing import ListPosition, ListQuery
 from pykoclaw_acp.protocol import list_cursor
 from pykoclaw_acp.server.side_tasks import remove_transcripts
 from pykoclaw_acp.sessions import catalogue
-from pykoclaw_acp.store import forking, summaries
+from pykoclaw_acp.store import forking, found_transcripts, summaries
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.databases import files_of
@@ -433,6 +433,20 @@ async def test_transcript_of_other_account_is_not_opened(tmp_path: Path, method:
         assert await r.database.read("SELECT 1 FROM acp_sessions") == []
         same = {"pykoclaw.dev/account": "work"}
         assert "result" in await wire.call("session/load", **params, _meta=same)
+
+
+async def test_newest_of_terminals_stand_among_sessions(tmp_path: Path) -> None:
+    """A limit leaves out the oldest, whatever began them."""
+    async with rig(tmp_path) as r, client(r) as wire:
+        ours = await new(wire)
+        await wire.call("session/prompt", **prompt(ours, "say 1"))
+        later = await r.database.read("SELECT updated_at FROM acp_sessions")
+        for name, at in (("old", 1), ("new", later[0][0] + 1)):
+            found = FoundTranscript(f"/{name}", name, 1, 1, "/", name, at, True)
+            await r.database.commit(Unit(tuple(found_transcripts.keep("/f", found))))
+        for limit, expected in ((2, ["new", ours]), (9, ["new", ours, "old"])):
+            listed = await summaries.listing(r.database, every=False, limit=limit, terminals=True)
+            assert [one.id async for one in listed] == expected
 
 
 async def test_transcripts_make_no_sessions_if_that_is_off(tmp_path: Path) -> None:
