@@ -91,10 +91,10 @@ class Parking:
         """
         if self._runs(request.turn_id):
             self._tasks.start(self._stop_turn(request.turn_id))
-        elif request.parent_id is not None and (self._queue.uses_worker or self._background):
-            self._tasks.start(self._stop_subagent(request.parent_id))
-        else:
+        elif not (self._queue.uses_worker or self._background):
             self._requests.stop_subagents(words.UNATTENDED)
+        elif request.parent_id is not None:
+            self._tasks.start(self._stop_subagent(request.parent_id))
 
     async def _stop_subagent(self, call: str) -> None:
         with contextlib.suppress(InvalidRequest):  # it has ended

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os.path
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from pykoclaw_acp.model.events import DiffPart, Location, TextPart, ToolPart, ToolStarted
 from pykoclaw_acp.translation.texts import MAX_SHOWN, fenced, first_text, shorten
@@ -37,6 +40,19 @@ def intended(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, 
     if name == "NotebookEdit" and isinstance(source := arguments.get("new_source"), str):
         return _text(source)
     return ()
+
+
+def asked_about(parts: Iterable[ToolPart]) -> tuple[DiffPart, ...]:
+    """The changes that a question shows, as the log keeps them after it: cut where they are long."""
+    return tuple(
+        replace(
+            one,
+            old_text=None if one.old_text is None else shorten(one.old_text),
+            new_text=shorten(one.new_text),
+        )
+        for one in parts
+        if isinstance(one, DiffPart)
+    )
 
 
 def made(details: dict[str, Any], path: str) -> Change | None:

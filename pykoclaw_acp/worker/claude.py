@@ -72,7 +72,7 @@ class ClaudeSession:
         self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))
         said = spec.told.partition(STATES)[2]
         self._states = ServerStates(said, spec.options, self.permissions, self._report_background)
-        self._states.is_idle = lambda: not (self.busy or self.orders)
+        self._states.is_idle = lambda: not self.busy
         self.orders = InOrder(self.prompt)
         self._quiet = False  # nobody reads the turn's answer
         self.client: ClaudeSDKClient | None = None  # of the CLI that is connected
@@ -115,8 +115,8 @@ class ClaudeSession:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn or background work runs, or a permission request is pending."""
-        return bool(self.turns or self._work.tasks or self.permissions.pending)
+        """Whether a turn or background work runs, a prompt waits, or a permission request is pending."""
+        return bool(self.turns or self.orders or self._work.tasks or self.permissions.pending)
 
     # --- commands
 

@@ -19,9 +19,8 @@ from claude_agent_sdk import (
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, EventFrame
-from pykoclaw_acp.model.events import DiffPart
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
-from pykoclaw_acp.translation import texts, tools
+from pykoclaw_acp.translation import diffs, texts, tools
 from pykoclaw_acp.translation.translator import Translation
 from pykoclaw_acp.worker import deciding, rules, whole
 from pykoclaw_acp.worker.sdk_private import CANCEL
@@ -75,8 +74,7 @@ class PermissionCallbacks:
         always = rules.describe(updates, self._calls.mcp)
         parent, _ = self._calls.caller(tool_id)
         content = await whole.shown(name, arguments, self._calls.cwd, always)
-        changes = tuple(one for one in content if isinstance(one, DiffPart))
-        self._calls.asks(tool_id, arguments, changes)
+        self._calls.asks(tool_id, arguments, diffs.asked_about(content))
         request = PermissionRequest(
             epoch=self._epoch,
             ask_id=str(uuid4()),

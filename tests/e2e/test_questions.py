@@ -105,7 +105,7 @@ async def test_parked_question_of_a_subagent_stops_it(stack: Stack) -> None:
     await eventually(lambda: row(stack)["policy"] == "parked")
     stopped: bool = await later.until(told)
     assert stopped
-    assert "Claude's subagents were stopped" in later.text(session)
+    assert "A subagent was stopped because" in later.text(session)
     (question,) = await later.until(lambda: later.questions)
     later.reply(question, selected("allow_once"))
     await later.until(lambda: "A subagent of yours was stopped" in str(stack.asked()[-1]))

@@ -587,6 +587,7 @@ async def test_next_daemon_knows_prompt_that_waited(
         ready = await second.ready()
         assert (ready.turn_id, ready.running, ready.steered) == ("t", ["t"], ["s"])
         assert cli.given == []
+        assert rig.claude.busy, "without a daemon it has something to do"
         await second.send(Interrupt(epoch=3, turn_id="t"))
         assert isinstance(await second.receive(), TurnEnded)
         await second.line.close()

@@ -11,7 +11,7 @@ from pykoclaw_acp.model.code_blocks import unfenced
 from pykoclaw_acp.model.events import DiffPart, Location, TextPart, ToolEnded, ToolStarted
 from pykoclaw_acp.model.refused import REFUSED
 from pykoclaw_acp.protocol.tool_results import raw_output
-from pykoclaw_acp.translation import tools
+from pykoclaw_acp.translation import diffs, tools
 from pykoclaw_acp.translation.diffs import MAX_HUNKS, made
 from pykoclaw_acp.translation.results import STOPPED, Result, result
 from pykoclaw_acp.translation.texts import MAX_SHOWN
@@ -37,6 +37,15 @@ def test_changes_are_shown_before_they_are_made() -> None:
     )
     cell = {"notebook_path": "/work/n.ipynb", "new_source": "x"}
     assert tools.content("NotebookEdit", cell, "/work") == (TextPart("```\nx\n```", beside=True),)
+
+
+def test_change_that_was_asked_about_is_kept_cut() -> None:
+    long = "x" * (2 * MAX_SHOWN)
+    parts = (TextPart("for the person"), DiffPart("/a", long, long), DiffPart("/b", None, "new"))
+    (cut, short) = diffs.asked_about(parts)
+    assert len(cut.new_text) < len(long) > len(str(cut.old_text))
+    assert "characters left out" in cut.new_text
+    assert short == parts[2]
 
 
 def test_only_known_new_file_is_shown_so() -> None:

@@ -109,7 +109,7 @@ UNATTENDED: Final = "Stopped: nobody was there to be asked."
 
 def parked_note(request: PermissionRequest, *, by_subagent: bool) -> list[Event]:
     """The note in the log of a turn that is stopped because nobody is there to answer its request; or
-    that its subagents are, if it has ended.
+    that its subagent is, if it has ended.
     """
     waits = f"The permission request “{request.title}” still waits"
     if request.questions:
@@ -118,7 +118,7 @@ def parked_note(request: PermissionRequest, *, by_subagent: bool) -> list[Event]
         waits = "Claude's plan still waits to be approved"
     stopped = "This turn was stopped because nobody was there to be asked."
     if by_subagent:
-        stopped = "Claude's subagents were stopped because nobody was there to be asked."
+        stopped = "A subagent was stopped because nobody was there to be asked."
     said = (
         f"**{stopped}** {waits}: answer it, here or with "
         "`pykoclaw-acp approve`, and the work goes on."
