@@ -77,7 +77,7 @@ def show_one(session: str, as_json: bool) -> None:
             ("model, mode", f"{details['model'] or 'default'}, {details['mode'] or 'default'}"),
             *_running(summary["id"], details.get("running", [])),
             ("while away", details["awayPolicy"] or "as the setting PYKOCLAW_AWAY_POLICY says"),
-            ("terminal", _in_terminal(details["claudeSession"])),
+            ("terminal", _in_terminal(details["claudeSession"], details.get("account"))),
             (
                 "history",
                 f"{show.count(details['events'], 'event')}, {show.count(details['turnCount'], 'turn')}"
@@ -103,9 +103,12 @@ def show_one(session: str, as_json: bool) -> None:
         )
 
 
-def _in_terminal(claude: str | None) -> str:
+def _in_terminal(claude: str | None, account: str | None) -> str:
     """How to go on there: Claude's own list has no session that an SDK began."""
-    return "nothing yet" if claude is None else f"claude --resume {claude}"
+    if claude is None:
+        return "nothing yet"
+    where = f", with the configuration of the account {account}" if account else ""
+    return f"claude --resume {claude}{where}"
 
 
 def _of_others(turns: int) -> str:

@@ -145,6 +145,7 @@ class SessionControl:
         details = await overview.details(self._database, session_id)
         found = SessionDetails(
             summary=self._completed(summary),
+            account=session.environment.account,
             additional_directories=details.additional_directories,
             mode=session.options.permission_mode,
             model=details.model,

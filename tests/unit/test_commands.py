@@ -603,6 +603,25 @@ def test_turns_of_other_programs_are_named(
     assert f"history       {shown}\n" in out
 
 
+@pytest.mark.parametrize(
+    ("more", "shown"),
+    [
+        ({"claudeSession": None}, "nothing yet"),
+        ({"claudeSession": "c1", "account": ""}, "claude --resume c1"),
+        ({"claudeSession": "c1", "account": "work"},
+         "claude --resume c1, with the configuration of the account work"),
+    ],
+)  # fmt: skip
+def test_session_says_how_to_go_on_in_terminals(
+    asked: list[Any], more: dict[str, Any], shown: str
+) -> None:
+    ANSWERS["sessions/show"] = {
+        "summary": summary(), "additionalDirectories": [], "mode": None, "model": None, "awayPolicy": None,
+        "events": 1, "turnCount": 0, "turns": [], "worker": None, **more,
+    }  # fmt: skip
+    assert f"terminal      {shown}\n" in run("sessions", "show", "5e55").stdout
+
+
 def test_only_turns_that_began_have_a_begin(asked: list[Any]) -> None:
     def turn(name: str, state: str, **times: int) -> dict[str, Any]:
         known = {"createdAt": 10_000, "startedAt": None, "endedAt": None}

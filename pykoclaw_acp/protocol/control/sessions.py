@@ -129,10 +129,11 @@ class SessionDetails(CutAnswer, frozen=True, kw_only=True):
     """A session with its newest turns, newest first; `turn_count` counts all turns, `other_turns` those
     that other programs have run, which are not among them. `running`: what has
     not ended, the newest 100. `mode` is its own or that of the settings, as far as it may have that;
-    `model` None: Claude's default.
+    `model` None: Claude's default. `account`: empty for Claude's own configuration.
     """
 
     summary: SessionSummary
+    account: str
     additional_directories: list[str]
     mode: str
     model: str | None
