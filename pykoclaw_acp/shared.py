@@ -125,14 +125,12 @@ def prompt(
     sending = Resumed(send, DaemonAbsent, PATIENCE if start else 0)
     try:
         return _reply(sending.messages(), on_text)
-    except StartupError as error:
-        raise NotReached(str(error)) from error
-    except CallFailed as error:
+    except (CallFailed, StartupError) as error:
         if sending.reached:
             raise NotReached(f"{error} The prompt may have been taken before.") from error
-        if not error.is_refusal:
-            raise NotReached(str(error)) from error
-        raise Refused(error.code, str(error)) from error
+        if isinstance(error, CallFailed) and error.is_refusal:
+            raise Refused(error.code, str(error)) from error
+        raise NotReached(str(error)) from error
 
 
 def _require_free(places: Places, conversation: str) -> None:

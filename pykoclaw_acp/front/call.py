@@ -56,8 +56,9 @@ _REFUSALS: Final = frozenset(
 
 
 class DaemonAbsent(StartupError):
-    """No daemon serves the data directory, or it went away before it had answered. `stood`: how long
-    there was a connection (s); None if there was none, so that nothing was sent.
+    """No daemon serves the data directory, or it went away before it had answered; or the next one
+    refuses for now what an earlier one has had. `stood`: how long there was a connection (s); None if
+    there was none, or the call was refused, so that nothing of it was kept.
     """
 
     def __init__(self, message: str, stood: float | None = None) -> None:
@@ -83,6 +84,11 @@ class CallFailed(Exception):
         """Whether the call was certainly refused, so that nothing of it was kept."""
         kind = (self.data or {}).get("errorKind")
         return self.code in _REFUSALS and kind != ErrorKind.STORE_UNCERTAIN
+
+    @property
+    def passes(self) -> bool:
+        """Whether the call was certainly refused, and may be sent again in a moment."""
+        return self.is_refusal and bool((self.data or {}).get("retryable"))
 
 
 def unfit(prompt: str) -> str:
@@ -138,7 +144,7 @@ def follow(
 ) -> Generator[dict[str, Any], None, Any]:
     """Call a method; yields the notifications that the daemon sends before its response, and
     returns the result. `served`: a daemon has had the call already; a start of the next one that
-    fails is repeated, as for a client that was served.
+    fails is repeated, as for a client that was served, and a refusal that passes is DaemonAbsent.
 
     Closing the generator closes the connection. Raises as `call`.
     """
@@ -156,7 +162,7 @@ def follow(
                 if "method" in message:
                     yield message
                 elif message.get("id", 0) in (1, None):  # without an id for any client
-                    return _result(message)
+                    return _result(message, served=served)
     except TimeoutError:
         raise DaemonAbsent(
             f"The daemon has not answered within {timeout:g} s: it may hang.",
@@ -185,13 +191,17 @@ def _encoded(message: Any) -> bytes:
         ) from None
 
 
-def _result(message: dict[str, Any]) -> Any:
+def _result(message: dict[str, Any], *, served: bool) -> Any:
     error = message.get("error")
     if error is None:
         return message.get("result")
-    raise CallFailed(
+    failed = CallFailed(
         error.get("code", -32603), error.get("message", "The daemon refused."), error.get("data")
     )
+    # As when many come again at once to a daemon that has just started
+    if served and failed.passes:
+        raise DaemonAbsent(failed.message) from failed
+    raise failed
 
 
 def _connection(places: Places, *, start: bool, lock: int | None, served: bool) -> _socket.socket:

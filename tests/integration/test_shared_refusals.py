@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,10 +22,16 @@ from tests.integration.front_harness import WAIT, Daemon, encode
 NAME = "wa-andy-1@g.us"
 EVENT = {"method": "_pykoclaw.dev/event", "params": {"seq": 1}}
 GONE = None  # the daemon ends before it answers
+ENDED = {"session": "s", "turnId": "t", "state": "done", "error": None, "joined": True, "text": ""}
+DONE = {"id": 1, "result": ENDED}
+PROMPT = "_pykoclaw.dev/prompt"
 
 
-def error(code: int, **data: str) -> dict[str, Any]:
+def error(code: int, **data: Any) -> dict[str, Any]:
     return {"id": 1, "error": {"code": code, "message": "No.", "data": data or None}}
+
+
+PASSING = error(-32012, errorKind="out_of_descriptors", retryable=True)
 
 
 @pytest.fixture
@@ -36,13 +43,17 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
 
 
 @contextmanager
-def answering(daemon: Daemon, connections: list[list[dict[str, Any] | None]]) -> Iterator[None]:
-    """Answers each connection's request with these messages."""
+def answering(
+    daemon: Daemon, connections: list[list[dict[str, Any] | None]], asked: list[str]
+) -> Iterator[None]:
+    """Answers each connection's request with these messages; its method goes to `asked`."""
 
     def serve() -> None:
         for messages in connections:
             connection = daemon.accept()
-            assert json.loads(connection.line())["params"]["text"] == "Hello"
+            request = json.loads(connection.line())
+            asked.append(request["method"])
+            assert request["params"].get("text", "Hello") == "Hello"
             connection.send(*(encode(one) for one in messages if one is not GONE))
             connection.close()
 
@@ -53,9 +64,13 @@ def answering(daemon: Daemon, connections: list[list[dict[str, Any] | None]]) ->
     assert not thread.is_alive()
 
 
-def ask(places: Places, *connections: list[dict[str, Any] | None]) -> None:
-    with Daemon(places) as daemon, answering(daemon, list(connections)):
-        shared.prompt(NAME, "Hello", create=False, data=places.data)
+def ask(
+    places: Places, *connections: list[dict[str, Any] | None], create: bool = False
+) -> tuple[shared.Reply, list[str]]:
+    """The reply to a prompt, and the methods that were called for it."""
+    asked: list[str] = []
+    with Daemon(places) as daemon, answering(daemon, list(connections), asked):
+        return shared.prompt(NAME, "Hello", create=create, data=places.data), asked
 
 
 @pytest.mark.parametrize("code", [-32602, -32002, -32011, -32012, -32013])
@@ -79,6 +94,26 @@ def test_error_of_taken_prompt_is_no_refusal(
 ) -> None:
     with pytest.raises(shared.NotReached, match="No"):
         ask(places, *connections)
+
+
+@pytest.mark.parametrize("number", [1, None])
+def test_refusal_that_passes_ends_no_taken_prompt(places: Places, number: int | None) -> None:
+    """As when all clients come again to a daemon that has few descriptors."""
+    refusal = {**PASSING, "id": number}
+    reply, asked = ask(places, [EVENT, GONE], [refusal], [refusal], [DONE])
+    assert reply.joined
+    assert asked == [PROMPT] * 4
+    with pytest.raises(shared.Refused, match="No"):
+        ask(places, [refusal])
+
+
+def test_refusal_that_stays_is_told_after_a_while(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(monotonic=iter(range(0, 1000, 50)).__next__, sleep=lambda _: None)
+    monkeypatch.setattr(resuming, "time", clock)
+    with pytest.raises(shared.NotReached, match=r"^No\. .* taken before"):
+        ask(places, [EVENT, GONE], [PASSING], [PASSING])
 
 
 @pytest.mark.parametrize("whole", [True, False])
