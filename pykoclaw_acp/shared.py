@@ -26,6 +26,7 @@ from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 
 __all__ = ["Busy", "NotReached", "Refused", "Reply", "prompt", "turn_lock"]
 
+RESOLVE: Final = "_pykoclaw.dev/conversations/resolve"
 LOOK: Final = 0.05  # s between two attempts to take a lock
 _held: set[tuple[str, str]] = set()  # locks of this process, by data directory and conversation
 
@@ -116,7 +117,11 @@ def prompt(
         nonlocal begin
         if begin or any(place == places.data for place, _ in _held.copy()):
             wanted = {"conversation": conversation, "create": begin}
-            found = call(places, "_pykoclaw.dev/conversations/resolve", wanted, start=start)
+            try:
+                found = call(places, RESOLVE, wanted, start=start, served=served)
+            except DaemonAbsent as error:
+                error.stood = None  # no prompt was sent
+                raise
             _require_free(places, found["conversation"])  # which may have been given by an id
             begin = False
         sent = {**params, "after": after}

@@ -117,14 +117,16 @@ def call(
     start: bool = False,
     timeout: float | None = None,
     lock: int | None = None,
+    served: bool = False,
 ) -> Any:
     """Call a method of the daemon. `start`: start a daemon if none runs, with the `lock` on that, if
-    the caller has it, which is closed; `timeout`: in seconds, for each message.
+    the caller has it, which is closed; `timeout`: in seconds, for each message; `served`: as in
+    `follow`.
 
     Raises DaemonAbsent, CallFailed, ConfigurationError (the socket is another user's), CommandFailed
     (a parameter is no text), or StartupError with the exit status of a daemon that could not start.
     """
-    answers = follow(places, method, params, start=start, timeout=timeout, lock=lock)
+    answers = follow(places, method, params, start=start, timeout=timeout, lock=lock, served=served)
     while True:
         try:
             next(answers)

@@ -22,9 +22,10 @@ from tests.integration.front_harness import WAIT, Daemon, encode
 NAME = "wa-andy-1@g.us"
 EVENT = {"method": "_pykoclaw.dev/event", "params": {"seq": 1}}
 GONE = None  # the daemon ends before it answers
+FOUND = {"id": 1, "result": {"session": "s", "conversation": NAME}}
 ENDED = {"session": "s", "turnId": "t", "state": "done", "error": None, "joined": True, "text": ""}
 DONE = {"id": 1, "result": ENDED}
-PROMPT = "_pykoclaw.dev/prompt"
+PROMPT, RESOLVE = "_pykoclaw.dev/prompt", "_pykoclaw.dev/conversations/resolve"
 
 
 def error(code: int, **data: Any) -> dict[str, Any]:
@@ -114,6 +115,21 @@ def test_refusal_that_stays_is_told_after_a_while(
     monkeypatch.setattr(resuming, "time", clock)
     with pytest.raises(shared.NotReached, match=r"^No\. .* taken before"):
         ask(places, [EVENT, GONE], [PASSING], [PASSING])
+
+
+def test_daemon_lost_before_the_prompt_has_none(places: Places) -> None:
+    with pytest.raises(shared.Refused, match="No"):
+        ask(places, [GONE], [error(-32602)], create=True)
+    with pytest.raises(shared.Refused, match="No"):
+        ask(places, [GONE], [FOUND], [error(-32602)], create=True)
+
+
+def test_resent_prompt_waits_for_its_conversation(places: Places) -> None:
+    """It is looked up anew while this process has a lock."""
+    with shared.turn_lock("another", program="me", data=places.data):
+        reply, asked = ask(places, [FOUND], [GONE], [PASSING], [FOUND], [DONE])
+    assert reply.joined
+    assert asked == [RESOLVE, PROMPT, RESOLVE, RESOLVE, PROMPT]
 
 
 @pytest.mark.parametrize("whole", [True, False])
