@@ -40,8 +40,8 @@ class Busy(TimeoutError):
 
 
 class NotReached(ConnectionError):
-    """There is no daemon, and none could be started, or it was gone for a minute; or it answers with
-    an error after it may have taken the prompt.
+    """There is no daemon, and none could be started, or it was gone for a minute, or a start has taken
+    ten; or it answers with an error after it may have taken the prompt.
 
     The turn may run, or have run; the same prompt with the same `key` is that turn.
     """

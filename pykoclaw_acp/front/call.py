@@ -22,7 +22,7 @@ from pykoclaw_acp.errors import (
     StartupError,
     StoreUnavailable,
 )
-from pykoclaw_acp.front.dial import MIN_UPTIME, RESTART, Dialer, NotStarted
+from pykoclaw_acp.front.dial import RESTART, Dialer, NotStarted
 from pykoclaw_acp.link import places as at
 from pykoclaw_acp.link.framing import MAX_PROMPT_EARLY, LineFramer, Oversized
 from pykoclaw_acp.link.places import Places
@@ -243,9 +243,7 @@ def _reach(places: Places) -> _socket.socket:
 
 
 def _start(places: Places, lock: int | None, *, served: bool) -> _socket.socket:
-    dialer = Dialer(places, lock=lock)
-    if served:
-        dialer.note_welcome(MIN_UPTIME)
+    dialer = Dialer(places, lock=lock, served=served)
     poll = select.poll()
     try:
         while (connection := dialer.attempt()) is None:

@@ -69,11 +69,16 @@ class Dialer:
     """
 
     def __init__(
-        self, places: Places, timeout: float | None = None, lock: int | None = None
+        self,
+        places: Places,
+        timeout: float | None = None,
+        lock: int | None = None,
+        *,
+        served: bool = False,
     ) -> None:
         """`timeout`: seconds after which to give up on a daemon that does not answer, or on a
         missing database. `lock`: the lock on starting daemons, if the caller has it; it is closed
-        with the first that was started.
+        with the first that was started. `served`: by an earlier daemon.
 
         By default a daemon that recovers, as its lock file says, gets longer than another server of
         the data directory.
@@ -90,7 +95,8 @@ class Dialer:
         self._refused: NotStarted | None = None  # why the next daemon is started
         self._start_at = 0.0  # only then
         self._start_pause = FIRST_START_PAUSE
-        self._served = False  # by any daemon, ever
+        self._served = served  # by any daemon, ever
+        self._connected = False  # to one, ever
         self._missing = ""  # what a daemon said that had found no database
         self._since: float | None = None
         self._locked_since: float | None = None  # by another process, which starts a daemon
@@ -112,7 +118,8 @@ class Dialer:
         """A daemon had served the client, and its connection ended `seconds` after the welcome: reset
         the counts of failures.
         """
-        self._served, self._failed_starts, self._since = True, 0, None
+        self._served = self._connected = True
+        self._failed_starts, self._since = 0, None
         self._refused, self._start_pause = None, FIRST_START_PAUSE
         self._scope = True  # what failed once need not fail again
         if seconds >= MIN_UPTIME:
@@ -224,10 +231,12 @@ class Dialer:
         return None
 
     def _wait_for_lock(self) -> None:
-        """Pause, as another process starts the daemon; raises NotStarted if that takes too long."""
+        """Pause, as another process starts the daemon. Raises NotStarted if that takes too long, but
+        not for a front that was connected: it has a client, which decides.
+        """
         now = time.monotonic()
         self._locked_since = now if self._locked_since is None else self._locked_since
-        if now - self._locked_since >= self._recovery and not self._served:
+        if now - self._locked_since >= self._recovery and not self._connected:
             raise NotStarted(
                 f"The daemon that another process starts is not ready after {self._recovery:g} s.",
                 TEMPORARY,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import threading
@@ -230,6 +231,29 @@ def test_served_call_waits_for_daemon_that_starts(
 
         monkeypatch.setattr(spawn, "Starting", start)
         assert called(served=True) == 5
+
+
+def test_served_call_gives_up_on_another_start(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a client that was stopped, or of an installer that hangs."""
+    now = 100.0
+
+    def sleep(_: float) -> None:
+        nonlocal now
+        now += 1
+        assert now < 200
+
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: now)
+    for module in (front_call, dial):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setenv("PYKOCLAW_DAEMON_TIMEOUT", "5")
+    secure_directory(places.directory)
+    with open(os.path.join(places.directory, SPAWN_LOCK), "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(StartupError, match="another process starts is not ready after 5 s"):
+            next(follow(places, "_m", {}, start=True, served=True))
+    assert now == 105
 
 
 def test_long_prompt_of_any_script_is_taken(places: Places) -> None:

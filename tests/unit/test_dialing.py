@@ -138,13 +138,16 @@ def test_setting_bounds_another_process_start(
     monkeypatch.setenv("PYKOCLAW_DAEMON_TIMEOUT", "5")
     clock = [100.0]
     monkeypatch.setattr("pykoclaw_acp.front.dial.time.monotonic", lambda: clock[0])
-    waits = Dialer(dialer.places)
+    waits, front = Dialer(dialer.places), Dialer(dialer.places)
+    front.note_welcome(60)
     for clock[0] in (100.0, 104.9):
         assert waits.attempt() is None
         assert waits.pause == LOCK_PAUSE
     clock[0] = 105.0
     with pytest.raises(NotStarted, match="another process starts is not ready after 5 s"):
         waits.attempt()
+    for clock[0] in (100.0, 1000.0):
+        assert front.attempt() is None, "one that was served waits as long as its client does"
     os.close(lock)
 
 
