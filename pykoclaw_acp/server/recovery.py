@@ -325,7 +325,7 @@ async def _end_turn(
         said.extend(await in_pieces(endings.user_messages(turn)))
         if (record := await _record(journal, turn.session_id)) is not None:
             said.extend(titling.first(record, turn))
-        outcome = endings.not_begun()
+        outcome = endings.not_begun(turn)
     else:
         why = last_words or TurnFailure(ErrorKind.SERVER_LOST, endings.STOPPED)
         outcome = (

@@ -268,7 +268,7 @@ class WorkerReports:
                 if turn.cancelled.is_set():
                     await self._endings.finish(turn, outcomes.CANCELLED)
                 elif foreign:
-                    await self._endings.finish(turn, outcomes.not_begun())
+                    await self._endings.finish(turn, outcomes.not_begun(turn))
                 else:
                     await self._runner.send_prompt(turn)
             if turn.cancelled.is_set() and not turn.ended.done():

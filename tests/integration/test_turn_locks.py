@@ -159,7 +159,7 @@ async def test_answer_that_could_not_be_told_says_so(
         await session.submit(turn)
         failure = (await turn.ended)[0].failure
         assert failure is not None
-        assert failure.message.endswith(UNTOLD)
+        assert failure.message.endswith(f"Send a prompt later. {UNTOLD}")
         lock.release()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -39,9 +40,10 @@ UNSURE: Final = (
     "look first, then repeat it."
 )
 UNTOLD: Final = (
-    "Claude was not told the answer to the permission request. To go on, send a prompt: Claude asks again if it still "
-    "needs the permission."
+    "Claude was not told the answer to the permission request. At your next prompt it asks again, if it still needs the"
+    " permission."
 )
+_SEND_AGAIN: Final = re.compile(r"\b([Ss])end (?:it|the prompt) again\b")
 END_MISSING: Final = "Its end is missing: what was kept of it was damaged."
 ENDED: Final = (
     "This turn has ended, but what was kept of its end was damaged: how it ended is not known. Claude remembers the "
@@ -183,9 +185,19 @@ def not_started(turn: Turn, error: Exception) -> Outcome:
     over = turn.cancelled.is_set() or failure.kind == ErrorKind.SHUTTING_DOWN
     if over or _task_is_gone(turn, error):
         return CANCELLED
-    if turn.tells_answer and turn.state == TurnState.QUEUED:
-        failure = msgspec.structs.replace(failure, message=f"{failure.message} {UNTOLD}")
+    if turn.state == TurnState.QUEUED:
+        failure = _unsent(turn, failure)
     return Outcome(TurnState.FAILED, failure=failure)
+
+
+def _unsent(turn: Turn, failure: TurnFailure) -> TurnFailure:
+    """Why the prompt was not sent; nobody has written that which tells Claude an answer, so nobody
+    can send it again.
+    """
+    if not turn.tells_answer:
+        return failure
+    said = _SEND_AGAIN.sub(r"\1end a prompt", failure.message)
+    return msgspec.structs.replace(failure, message=f"{said} {UNTOLD}")
 
 
 def _unread(error: StoreUnavailable) -> str:
@@ -210,12 +222,12 @@ def deadly() -> Outcome:
     return Outcome(TurnState.FAILED, failure=TurnFailure(ErrorKind.SERVER_DIED, DEADLY))
 
 
-def not_begun() -> Outcome:
+def not_begun(turn: Turn) -> Outcome:
     """The prompt never left for Claude, and will not."""
     return Outcome(
         TurnState.CANCELLED,
         stop_reason="cancelled",
-        failure=TurnFailure(ErrorKind.NOT_STARTED, NOT_BEGUN),
+        failure=_unsent(turn, TurnFailure(ErrorKind.NOT_STARTED, NOT_BEGUN)),
     )
 
 

@@ -190,7 +190,7 @@ class TurnRunner:
     async def _end_unclaimed(self, turn: Turn) -> None:
         given = turn.recovered and await self._others.has_prompt(turn.turn_id)
         shown = await self._is_shown(turn)
-        outcome = outcomes.given_already() if given or shown else outcomes.not_begun()
+        outcome = outcomes.given_already() if given or shown else outcomes.not_begun(turn)
         await self._endings.finish(turn, outcome, shown=shown)
 
     async def _is_shown(self, turn: Turn) -> bool:
