@@ -191,6 +191,25 @@ async def test_parked_question_stays_if_nobody_gives_key(tmp_path: Path) -> None
         assert variables["ANTHROPIC_API_KEY"] == "sk-1"
 
 
+async def test_ended_answer_keeps_no_secrets(tmp_path: Path) -> None:
+    """A run that goes on with it finds it all the same."""
+    async with rig(tmp_path, "park") as r:
+        asking = await parked(r)
+        given = ClientEnvironment.of({"ANTHROPIC_API_KEY": "sk-1"})
+        await r.sessions.requests.decide("q1", "allow_once", "cli", given=given)
+        await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].prompts)
+        answer_to, worker = asking.session.permissions.answer_to, r.launcher.launched[1]
+        turn = await answer_to(asking.turn.turn_id)
+        assert turn is not None
+        assert turn.given is not None
+        worker.say(worker.ended(turn.turn_id))
+        await asking.session.idle()
+        kept = await answer_to(asking.turn.turn_id)
+        assert kept is not None
+        assert (kept.turn_id, kept.content, kept.given) == (turn.turn_id, [], None)
+        assert kept.ended is turn.ended
+
+
 async def test_claude_is_not_reasked_about_answered_call(tmp_path: Path) -> None:
     async with rig(tmp_path, "park") as r:
         asking = await parked(r, always="make")

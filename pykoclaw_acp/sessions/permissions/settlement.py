@@ -119,10 +119,21 @@ class Settler:
         if not await _is_done(self._store.answer_parked(settlement, turn)):
             return Settled(decision, recorded=False)
         if request.turn_id not in self.answers:
-            self.answers[request.turn_id] = turn
+            self._keep(request.turn_id, turn)
         if not request.questions:  # which are answered, and not asked again
             self._parked_answers.add(turn, request, decision)
         return Settled(decision, recorded=True, turn=turn)
+
+    def _keep(self, asked: str, turn: Turn) -> None:
+        """Keep the turn for the run whose turn has asked: it may look for it when it has ended, and
+        then needs neither its content nor the secrets of who has decided.
+        """
+        self.answers[asked] = turn
+
+        def lighten(_: object) -> None:
+            self.answers[asked] = replace(turn, content=[], given=None)
+
+        turn.ended.add_done_callback(lighten)
 
 
 async def _is_done(recording: Awaitable[None]) -> bool:
