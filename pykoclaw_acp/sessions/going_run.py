@@ -24,8 +24,9 @@ class GoingRun:
 
     @property
     def is_queued(self) -> bool:
-        """Whether its turn waits."""
-        return self.turn is not None and self.turn.state == TurnState.QUEUED
+        """Whether it has not begun: its turn waits, and is not that which tells Claude an answer."""
+        turn = self.turn
+        return turn is not None and turn.state == TurnState.QUEUED and not turn.tells_answer
 
     @property
     def has_ended(self) -> bool:

@@ -64,15 +64,16 @@ async def standing(
     database: Database, turn_id: str, *, deleted: bool
 ) -> tuple[RunStanding, str | None]:
     """What a run does that a change of its task met, and its session, if it is a turn there.
-    `deleted`: its task is, so that one which had not begun never does.
+    `deleted`: its task is, so that one which had not begun never does. One whose turn is not the
+    task's has: that tells Claude the answer to what it had asked.
     """
     rows = await database.read(
-        f"SELECT dispatched_at IS NULL, state = {QUEUED}, acp_session_id FROM acp_turns"  # noqa: S608
-        " WHERE turn_id = ?",
+        f"SELECT dispatched_at IS NOT NULL OR task_id IS NULL, state = {QUEUED}, acp_session_id"  # noqa: S608
+        " FROM acp_turns WHERE turn_id = ?",
         (turn_id,),
     )
-    unsent, queued, session_id = rows[0] if rows else (True, True, None)
-    if not unsent:
+    begun, queued, session_id = rows[0] if rows else (False, True, None)
+    if begun:
         return RunStanding.GOES_ON, session_id
     waits = queued and not deleted
     return (RunStanding.WAITS if waits else RunStanding.CANCELLED), session_id

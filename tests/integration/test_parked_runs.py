@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pykoclaw_acp.model.events import ToolEnded, ToolStarted
+from pykoclaw_acp.model.scheduled import RunStanding
+from pykoclaw_acp.protocol.control.tasks import RunTaskParams, TaskParams
+from pykoclaw_acp.server.scheduled import ScheduledTasks
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.task_runs import TaskRuns
+from pykoclaw_acp.store.changes import Changes
+from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from tests.integration.asking import rig as asking_rig
 from tests.integration.asking import running_in
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import Rig
-from tests.integration.scheduling import PAST, logs, row, scheduling, task
-from tests.waiting import eventually, within
+from tests.integration.scheduling import CALL, PAST, logs, row, scheduling, task
+from tests.waiting import eventually, not_within, within
 
 MODES = pytest.mark.parametrize("mode", ["group", "isolated"])
 HOURLY = {"schedule_type": "interval", "schedule_value": "3600000"}
@@ -25,6 +35,21 @@ HOURLY = {"schedule_type": "interval", "schedule_value": "3600000"}
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "pykoclaw.db"
+
+
+@asynccontextmanager
+async def watched(r: Rig) -> AsyncIterator[ScheduledTasks]:
+    """Commands, of a daemon that looks after each commit whether tasks were deleted."""
+    runs = TaskRuns(r.sessions, SqlTaskStore(r.database), r.database.path.parent, 100)
+    changes = Changes(r.database.path)
+    changes.tell(runs.written)
+    watching = [asyncio.create_task(one) for one in (changes.run(), runs.watch())]
+    app: Any = SimpleNamespace(database=r.database, runs=runs)
+    try:
+        yield ScheduledTasks(app)
+    finally:
+        for one in watching:
+            one.cancel()
 
 
 def come_due(path: Path) -> None:
@@ -120,6 +145,27 @@ async def test_next_daemon_goes_on_with_parked_run(tmp_path: Path, path: Path, w
         assert logs(path, one) == [("success", "All done.", None)]
         prompts = [text for channel in r.launcher.launched for text in channel.prompts]
         assert prompts.count("hang") == 1
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+async def test_answer_reaches_run_of_deleted_task(tmp_path: Path, path: Path, when: str) -> None:
+    """`when` the task is deleted: before the answer, or while that waits for a worker."""
+    async with asking_rig(tmp_path, "park") as r, watched(r) as tasks:
+        name = (await r.session()).record.conversation_name
+        one = TaskParams(task=task(path, name, "hang", next_run=None))
+        await tasks.run(CALL, RunTaskParams(task=one.task))
+        session = await parked(r)
+        done = await tasks.cancel(CALL, one) if when == "before" else None
+        r.launcher.slow = True
+        await r.sessions.requests.decide("q1", "allow_once", "a person")
+        await eventually(lambda: len(r.launcher.launched) == 2)
+        done = done or await tasks.cancel(CALL, one)
+        assert (done.run, done.session) == (RunStanding.GOES_ON, session.id)
+        await not_within(session.turns[0].cancelled.is_set)
+        r.launcher.launched[-1].ready()
+        await say(session, (await running_in(r)).channel, "All done.")
+        await eventually(lambda: logs(path, one.task))
+        assert logs(path, one.task) == [("success", "All done.", None)]
 
 
 async def test_run_ends_with_its_parked_request(tmp_path: Path, path: Path) -> None:
