@@ -250,7 +250,9 @@ class TaskRuns:
         await self.left.tidy_before(run)
 
     async def _turn_of(self, one: GoingRun) -> tuple[Session, Outcome]:
-        """The run's turn, to its end. One that ended before it began is given another id."""
+        """The run's turn, to its end. One that ended before it began is given another id, unless it was
+        to tell Claude an answer: then the run's prompt was sent before.
+        """
         run = one.run
         while True:
             session = await self._session(run)
@@ -266,7 +268,8 @@ class TaskRuns:
             if made.cancelled.is_set():
                 self._call_off(one)
             outcome = await one.outcome(session, turn, self.changed)
-            if outcome.failure is None or outcome.failure.kind != ErrorKind.NOT_STARTED:
+            failure = outcome.failure
+            if failure is None or failure.kind != ErrorKind.NOT_STARTED or one.turn.tells_answer:
                 return session, outcome
             again = str(uuid4())
             await self._store.place(replace(run, turn_id=again), run.turn_id)

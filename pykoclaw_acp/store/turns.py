@@ -141,7 +141,7 @@ async def _ended(
 ) -> list[tuple[Turn, Outcome]]:
     rows = await database.read(
         "SELECT turn_id, acp_session_id, request_key, idempotency_key, fingerprint, created_at, sent_clock,"  # noqa: S608
-        f" answered_at, state, taken_by, stop_reason, error, usage FROM acp_turns {where}",
+        f" answered_at, task_id, state, taken_by, stop_reason, error, usage FROM acp_turns {where}",
         values,
     )
     found: list[tuple[Turn, Outcome]] = []
@@ -154,6 +154,7 @@ async def _ended(
         created_at,
         sent,
         answered_at,
+        task_id,
         state,
         taken_by,
         *end,
@@ -166,6 +167,7 @@ async def _ended(
             keys,
             created_at,
             sent=sent or 0,
+            task_id=task_id,
             taken_by=taken_by,
             state=TurnState(state),
             answered=answered_at is not None,

@@ -18,6 +18,8 @@ from pykoclaw_acp.protocol.control.tasks import RunTaskParams, TaskParams
 from pykoclaw_acp.server.scheduled import ScheduledTasks
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.task_runs import TaskRuns
+from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.sessions.turns.outcomes import UNTOLD
 from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from tests.integration.asking import rig as asking_rig
@@ -74,6 +76,14 @@ async def answered(r: Rig, session: Session, ask_id: str = "q1") -> MemoryChanne
     asking = await running_in(r)
     assert asking.session is session
     return asking.channel
+
+
+async def answered_in_vain(r: Rig, session: Session) -> None:
+    """No worker could be had that would have been told."""
+    r.launcher.refuse = True
+    await r.sessions.requests.decide("q1", "allow_once", "a person")
+    await session.idle()
+    r.launcher.refuse = False
 
 
 async def say(session: Session, channel: MemoryChannel, text: str) -> None:
@@ -166,6 +176,28 @@ async def test_answer_reaches_run_of_deleted_task(tmp_path: Path, path: Path, wh
         await say(session, (await running_in(r)).channel, "All done.")
         await eventually(lambda: logs(path, one.task))
         assert logs(path, one.task) == [("success", "All done.", None)]
+
+
+@pytest.mark.parametrize("daemon", ["this", "the next"])
+async def test_run_whose_answer_was_not_told_ends(
+    tmp_path: Path, path: Path, daemon: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`daemon` finds that; the prompt of the run was sent before, and is not sent again."""
+    monkeypatch.setattr(outcomes, "not_started", lambda turn, _: outcomes.not_begun(turn))
+    async with asking_rig(tmp_path, "park") as r:
+        async with scheduling(r):
+            one = task(path, (await r.session()).record.conversation_name, "hang")
+            session = await parked(r)
+            if daemon == "this":
+                await answered_in_vain(r, session)
+                await eventually(lambda: logs(path, one))
+        if daemon == "the next":
+            await answered_in_vain(r, session)
+            async with scheduling(r):
+                await eventually(lambda: logs(path, one))
+        ((state, _, error),) = logs(path, one)
+        assert (state, UNTOLD in error, "Send it again" in error) == ("error", True, False)
+        assert [text for channel in r.launcher.launched for text in channel.prompts] == ["hang"]
 
 
 async def test_run_ends_with_its_parked_request(tmp_path: Path, path: Path) -> None:

@@ -88,9 +88,9 @@ async def ended(r: Rig, path: Path, state: str, error: str | None) -> TaskRun:
     await SqlTaskStore(r.database).claim(run)
     execute(
         path,
-        "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, state, error, created_at)"
-        " VALUES (?, ?, 'client', '[]', ?, ?, ?, 0)",
-        *(run.turn_id, session.id, run.request_key, state, error),
+        "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, task_id, state, error,"
+        " created_at) VALUES (?, ?, 'client', '[]', ?, ?, ?, ?, 0)",
+        *(run.turn_id, session.id, run.request_key, due.id, state, error),
     )
     return run
 

@@ -29,6 +29,7 @@ from tests.integration.journals import (
     said,
     subject,
 )
+from tests.integration.programs import TASK
 
 FAILED = Outcome(
     TurnState.FAILED,
@@ -247,11 +248,12 @@ async def test_spool_gap_is_noted_in_log(s: Subject) -> None:
 
 async def test_an_ended_turn_is_found_by_its_keys(s: Subject) -> None:
     session = await s.session()
-    await s.ended(session, "a", keys=PromptKeys("front:1", "mine", "print"))
+    await s.others.schedule(TASK)
+    await s.ended(session, "a", keys=PromptKeys("front:1", "mine", "print"), task_id=TASK.id)
     for column, value in (("request_key", "front:1"), ("idempotency_key", "mine")):
         ((turn, outcome),) = await s.journal.ended_turns(session, column, value)  # type: ignore[arg-type]
         assert (turn.turn_id, turn.content, turn.keys.fingerprint) == ("a", [], "print")
-        assert outcome == DONE
+        assert (outcome, turn.task_id) == (DONE, TASK.id)
         assert not turn.answered
     await s.journal.mark_answered("a")
     assert (await s.journal.ended_turns(session, "idempotency_key", "mine"))[0][0].answered

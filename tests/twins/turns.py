@@ -302,6 +302,7 @@ def _ended(row: TurnRow) -> tuple[Turn, Outcome]:
         [],
         row.keys,
         row.created_at,
+        task_id=row.task_id,
         state=row.state,
         answered=row.answered,
     )
