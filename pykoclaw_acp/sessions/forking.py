@@ -18,6 +18,7 @@ from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import Conflict, SessionNotFound
 from pykoclaw_acp.model.branches import Fork, ForkedAt, ForkPoint
 from pykoclaw_acp.model.events import TitleChanged, note_event
+from pykoclaw_acp.sessions.given_up import GivenUp
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.once import OncePerRequest
 from pykoclaw_acp.sessions.ports.branches import BranchStore
@@ -51,6 +52,7 @@ class Forks:
         self._names = names
         self._find = find
         self._making = OncePerRequest()
+        self._given_up = GivenUp(store)
 
     async def fork(
         self,
@@ -117,8 +119,11 @@ class Forks:
             )  # fmt: skip
             try:
                 await self._store.fork(fork)
-            except Conflict:  # it was deleted meanwhile
-                raise SessionNotFound(source.id) from None
+            except BaseException as error:
+                self._given_up.add(session_id)
+                if isinstance(error, Conflict):  # it was deleted meanwhile
+                    raise SessionNotFound(source.id) from None
+                raise
         log.info(
             "Session forked",
             action="session_forked",

@@ -14,17 +14,17 @@ from uuid import uuid4
 
 import structlog
 
-from pykoclaw_acp.errors import Conflict, StoreClosed
+from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.events import Event, OpenTools, Plan, TitleChanged, ToolEnded, note_event
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.context_summary import ContextSummary
 from pykoclaw_acp.sessions.directories import resolve_links
+from pykoclaw_acp.sessions.given_up import GivenUp
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.ports.restoring import RestoreStore
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import titles
-from pykoclaw_acp.tasks import Tasks
 
 TOLD: Final = (
     "This conversation was brought here from another machine, or from a copy. You have no record of"
@@ -56,7 +56,7 @@ class Restorer:
         self._store = store
         self._names = names
         self._find = find
-        self._tasks = Tasks()
+        self._given_up = GivenUp(store)
 
     async def restore(
         self,
@@ -77,26 +77,13 @@ class Restorer:
             try:
                 await self._fill(record, title, batches, words)
             except BaseException:
-                # Not waited for: it may take minutes, and as long as the disk is full.
-                self._tasks.start(self._give_up(session_id))
+                self._given_up.add(session_id)
                 raise
         log.info("Session imported", action="session_imported", session=session_id)
         made = await self._find(session_id)
         if made is None:
             raise Conflict("the session was deleted at once")
         return made
-
-    async def _give_up(self, session_id: str) -> None:
-        try:
-            await self._store.give_up_restoring(session_id)
-        except StoreClosed:
-            pass  # the next server does it
-        except Exception:
-            log.exception(
-                "What an import that failed has left is deleted by the next server",
-                action="purge_failed",
-                session=session_id,
-            )
 
     async def _fill(
         self,

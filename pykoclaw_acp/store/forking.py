@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.model.branches import Fork, ForkedAt
 from pykoclaw_acp.model.schedule import now_text
-from pykoclaw_acp.store import blobs, branches, conversion, deletion, events, notes, sessions
+from pykoclaw_acp.store import blobs, branches, conversion, events, notes, sessions
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import NEXT_KEY
 from pykoclaw_acp.store.pieces import PIECE_SIZE, Pieces
@@ -131,8 +131,8 @@ class _CopiedTable(NamedTuple):
 
 
 async def fork(database: Database, fork: Fork, clock: int) -> None:
-    """Make the fork: it is there whole when this returns. Raises Conflict if the source, or the
-    fork, was deleted meanwhile, and StoreUnavailable.
+    """Make the fork: it is there whole when this returns, and hidden, to be given up, otherwise.
+    Raises Conflict if the source, or the fork, was deleted meanwhile, and StoreUnavailable.
     """
     await conversion.complete(database, fork.source)  # rows that move meanwhile would not be copied
     upto, source, own, at = fork.point.upto, fork.source, fork.session_id, sessions.now_ms()
@@ -142,15 +142,11 @@ async def fork(database: Database, fork: Fork, clock: int) -> None:
     )
     await database.commit(Unit(statements=(Statement(_BEGIN, begin, rows=1),)))
     crash_points.reached("fork_begun")
-    try:
-        for table in _tables(fork):
-            await _copy(database, table)
-        statements = tuple(_show(fork))
-        said = events.rows(own, None, fork.said)
-        await database.commit(Unit(statements, said, durable=True))
-    except BaseException:
-        await deletion.give_up(database, own)
-        raise
+    for table in _tables(fork):
+        await _copy(database, table)
+    statements = tuple(_show(fork))
+    said = events.rows(own, None, fork.said)
+    await database.commit(Unit(statements, said, durable=True))
     crash_points.reached("fork_shown")
 
 

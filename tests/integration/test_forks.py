@@ -15,8 +15,9 @@ import pytest
 import pykoclaw_acp
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import TurnStarted
-from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
+from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound, StoreUnavailable
 from pykoclaw_acp.model.branches import Branch, Fork, ForkedAt, ForkPoint, Memory
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Plan, PlanEntry, TitleChanged, ToolEnded, ToolStarted
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
@@ -27,7 +28,7 @@ from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.rig import Rig, hanging, rig
-from tests.waiting import eventually, not_within
+from tests.waiting import eventually, not_within, running
 
 TABLES = ("acp_log", "acp_turns", "acp_transcript_turns", "acp_notes", "acp_branches")
 
@@ -249,10 +250,34 @@ async def test_fork_of_meanwhile_deleted_session_leaves_nothing(
         with pytest.raises(SessionNotFound):
             await fork(r, source)
         monkeypatch.undo()
+        await eventually(lambda: not running("GivenUp._delete"))
         for table in TABLES:
             assert await r.database.read(f"SELECT * FROM {table}") == []
         ((names,),) = await r.database.read("SELECT COUNT(*) FROM conversations")
         assert names == 1
+
+
+async def test_fork_that_fails_says_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while what it has left cannot be deleted, as on a full disk; what it is, nobody sees."""
+
+    async def full(*_: object) -> None:
+        raise StoreUnavailable(DatabaseState.BLOCKED, "The disk is full.")
+
+    cleared = asyncio.Event()
+    monkeypatch.setattr(forking, "_copy", full)
+    monkeypatch.setattr(deletion, "give_up", lambda *_: cleared.wait())
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        await r.run(source, "say 1")
+        with pytest.raises(StoreUnavailable):
+            await asyncio.wait_for(fork(r, source), 60)
+        ((left,),) = await r.database.read(
+            "SELECT acp_session_id FROM acp_sessions WHERE deleted_at = 0"
+        )
+        assert await r.sessions.find(left) is None
+        cleared.set()
 
 
 async def test_fork_gets_notes_its_source_still_awaits(tmp_path: Path) -> None:

@@ -413,7 +413,7 @@ async def test_import_that_fails_says_so_at_once(
     """Also while what it has left cannot be deleted, as on a full disk."""
     given_up = asyncio.Event()
     monkeypatch.setattr(imported_lines, "MOST_LINES", 0)
-    monkeypatch.setattr(SqlRestoreStore, "give_up_restoring", lambda *_: given_up.wait())
+    monkeypatch.setattr(SqlRestoreStore, "give_up", lambda *_: given_up.wait())
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         name = await upload(cli, [HEAD, line("agent_message_chunk", {"type": "text", "text": "x"})])
         refusing = cli.refused("import/finish", upload=name, cwd="/w")

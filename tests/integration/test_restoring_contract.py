@@ -102,12 +102,12 @@ async def test_given_up_session_is_never_shown(s: Subject) -> None:
     await s.restoring.begin_restoring(RECORD)
     await s.restoring.restore("one", 0, [Text("a", "Hello.")], {})
     for _ in range(2):
-        await s.restoring.give_up_restoring("one")
-    await s.restoring.give_up_restoring("nothing")
+        await s.restoring.give_up("one")
+    await s.restoring.give_up("nothing")
     with pytest.raises(Conflict):
         await s.restoring.end_restoring(RECORD, [], None)
     assert await shown(s) == []
     assert await s.journal.conversation("acp-one") is None
     await s.session("two")
-    await s.restoring.give_up_restoring("two")
+    await s.restoring.give_up("two")
     assert await s.journal.find("two") is not None

@@ -74,7 +74,7 @@ async def test_events_wait_until_store_is_writable(s: Subject) -> None:
         asyncio.ensure_future(s.journal.writable()),
         asyncio.ensure_future(s.workers.worker_gone(session, 1)),
         asyncio.ensure_future(s.notices.settle_until(0)),
-        asyncio.ensure_future(s.restoring.give_up_restoring("two")),
+        asyncio.ensure_future(s.restoring.give_up("two")),
     ]
     await not_within(lambda: any(one.done() for one in waiting), BEFORE_PROBE)
     assert s.journal.troubles == troubles + 1
@@ -102,7 +102,7 @@ async def test_closed_store_neither_reads_nor_writes(s: Subject) -> None:
         s.notices.begin(),
         s.found.transcript_folders(),
         s.workers.left(session),
-        s.restoring.give_up_restoring("two"),
+        s.restoring.give_up("two"),
     ):
         with pytest.raises(StoreClosed):
             await refused

@@ -27,12 +27,12 @@ from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import STARTED, Outcome, PromptKeys, SessionRecord, TurnState
 from pykoclaw_acp.store.branches import NEVER_SENT, NO_MESSAGE, NO_PROMPT, REWOUND, RUNNING
 from pykoclaw_acp.store.remembered import NOT_KNOWN
-from tests.twins.base import MemoryStore
 from tests.twins.database import SessionRow, TurnRow
+from tests.twins.making import MemoryMakingStore
 from tests.twins.notes import MemoryNoteStore
 
 
-class MemoryBranchStore(MemoryStore):
+class MemoryBranchStore(MemoryMakingStore):
     async def point(
         self, record: SessionRecord, last_seq: int, message_id: str | None
     ) -> ForkPoint:

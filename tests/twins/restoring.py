@@ -10,11 +10,11 @@ from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
-from tests.twins.base import MemoryStore
 from tests.twins.database import SessionRow
+from tests.twins.making import MemoryMakingStore
 
 
-class MemoryRestoreStore(MemoryStore):
+class MemoryRestoreStore(MemoryMakingStore):
     async def begin_restoring(self, record: SessionRecord) -> None:
         def begin() -> None:
             if record.session_id in self.database.sessions:
@@ -57,12 +57,3 @@ class MemoryRestoreStore(MemoryStore):
             self.database.log(record.session_id, None, said)
 
         await self.database.write(show)
-
-    async def give_up_restoring(self, session_id: str) -> None:
-        def give_up() -> None:
-            row = self.database.sessions.get(session_id)
-            if row is not None and row.hidden:
-                row.hidden = False
-                self.database.clear(session_id)
-
-        await self.database.write(give_up, patient=True)

@@ -9,10 +9,10 @@ from pykoclaw_acp.model.branches import Fork, ForkedAt, ForkPoint, RewindPoint, 
 from pykoclaw_acp.model.events import Event, OpenTools
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.sessions.ports.store import Store
+from pykoclaw_acp.sessions.ports.making import MakingStore
 
 
-class BranchStore(Store, Protocol):
+class BranchStore(MakingStore, Protocol):
     """Places between turns at which a session can be forked, and its forks."""
 
     async def point(
@@ -67,7 +67,7 @@ class BranchStore(Store, Protocol):
         """Where this fork was made; None for one of a version that did not note it."""
 
     async def fork(self, fork: Fork) -> None:
-        """Make a fork; it is there whole when this returns, and not at all otherwise.
+        """Make a fork; it is there whole when this returns. Otherwise it is hidden, and to be given up.
 
         Raises Conflict if its source was deleted.
         """

@@ -8,11 +8,11 @@ from typing import Protocol
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.sessions.ports.store import Store
+from pykoclaw_acp.sessions.ports.making import MakingStore
 
 
-class RestoreStore(Store, Protocol):
-    """A session is hidden until it is whole; a start after a crash gives up those that are not."""
+class RestoreStore(MakingStore, Protocol):
+    """Makes a session in commits of its own, hidden until the last."""
 
     async def begin_restoring(self, record: SessionRecord) -> None:
         """Insert the session, hidden."""
@@ -26,8 +26,3 @@ class RestoreStore(Store, Protocol):
         self, record: SessionRecord, said: Sequence[Event], note: Note | None
     ) -> None:
         """Show the session, with its last words and what Claude is to be told."""
-
-    async def give_up_restoring(self, session_id: str) -> None:
-        """Delete what was inserted of a session that is not shown. Waits until the database can be
-        read and written.
-        """

@@ -9,11 +9,11 @@ from pykoclaw_acp.model.events import Event, OpenTools
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import branches, events, forking, limit_waits, permissions, sessions
-from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.journal.making import SqlMakingStore
 from pykoclaw_acp.store.units import Unit
 
 
-class SqlBranchStore(SqlStore):
+class SqlBranchStore(SqlMakingStore):
     """Implements `sessions.ports.branches.BranchStore`."""
 
     async def point(

@@ -11,9 +11,9 @@ from pykoclaw_acp.model import blobs as model_blobs
 from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.store import blobs, deletion, events, notes, session_environment, sessions
-from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store import blobs, events, notes, session_environment, sessions
 from pykoclaw_acp.store.journal.detaching import Detaching
+from pykoclaw_acp.store.journal.making import SqlMakingStore
 from pykoclaw_acp.store.units import Statement, Unit
 from pykoclaw_acp.tasks import in_pieces
 
@@ -24,7 +24,7 @@ _SHOW: Final = (
 )
 
 
-class SqlRestoreStore(SqlStore):
+class SqlRestoreStore(SqlMakingStore):
     """Implements `sessions.ports.restoring.RestoreStore`."""
 
     async def begin_restoring(self, record: SessionRecord) -> None:
@@ -60,10 +60,6 @@ class SqlRestoreStore(SqlStore):
         if note is not None:
             statements.append(notes.add(own, note.note_id, note.text))
         await self._commit(Unit(tuple(statements), events.rows(own, None, said), durable=True))
-
-    async def give_up_restoring(self, session_id: str) -> None:
-        """Delete what was inserted."""
-        await deletion.give_up(self._database, session_id)
 
 
 def _light(detaching: Detaching, said: Sequence[Event]) -> Generator[None, None, list[Event]]:
