@@ -80,9 +80,10 @@ class Prompt(Frame, frozen=True, kw_only=True, tag="prompt"):
 
 
 class Interrupt(Frame, frozen=True, kw_only=True, tag="interrupt"):
-    """Stop the turn, keep the session."""
+    """Stop the turn, keep the session. `why`: if the user did not want it."""
 
     turn_id: str
+    why: str = ""
 
 
 class Answer(Frame, frozen=True, kw_only=True, tag="answer"):

@@ -74,12 +74,14 @@ class BackgroundTurns:
         """Wait until none runs."""
         await self._none.wait()
 
-    async def stop(self, turn_id: str) -> None:
-        """Ask the worker to stop one. Returns when the worker was told, or the turn has ended."""
+    async def stop(self, turn_id: str, why: str = "") -> None:
+        """Ask the worker to stop one. Returns when the worker was told, or the turn has ended. `why`: as in
+        the frame.
+        """
         if (one := self._running.get(turn_id)) is None:
             return
         one.stopped = True
-        frame = Interrupt(epoch=self._state.epoch, turn_id=turn_id)
+        frame = Interrupt(epoch=self._state.epoch, turn_id=turn_id, why=why)
         try:
             await self._workers.send(self._state.id, frame)
         except ConnectionError:

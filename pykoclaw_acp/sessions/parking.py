@@ -109,7 +109,7 @@ class Parking:
         """
         self._state.explained.add(turn_id)
         if turn_id in self._background:
-            await self._background.stop(turn_id)
+            await self._background.stop(turn_id, words.UNATTENDED)
         if self._queue.running(turn_id) is None:
             return
         self.gives_up_worker = True

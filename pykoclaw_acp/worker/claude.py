@@ -155,24 +155,24 @@ class ClaudeSession:
         assert self.client is not None
         await self.client.query(content.messages(prompt.content, prompt.turn_id))
 
-    async def interrupt(self, turn_id: str) -> None:
+    async def interrupt(self, turn_id: str, why: str = "") -> None:
         """Interrupt the turn, repeatedly until its result comes. If it has ended: that with which Claude
         goes on by itself, or the subagents. A steering prompt is taken back; if it was taken up, as
-        the CLI says a moment later, the turn that did is interrupted.
+        the CLI says a moment later, the turn that did is interrupted. `why`: as in the frame.
         """
         await self.orders.stop(turn_id)
         if (client := self.client) is None:
             return
         turn_id = self.turns.alone or turn_id  # which may have begun since the cancel
         if not self.turns:
-            await self._requests.stop_subagents(client)
+            await self._requests.stop_subagents(client, why)
         while turn_id in [*self.turns.ids, *self.steered.ids]:
             if await self.steered.take_back(client, turn_id, self.claude_session_id):
                 if turn_id == self.turns.prompted:  # what ran has ended meanwhile
                     self._end_dropped(turn_id)
                 return
             if turn_id == self.turns.unbegun:
-                answered = await self._requests.interrupt(client)
+                answered = await self._requests.interrupt(client, why)
                 if answered and turn_id == self.turns.unbegun:  # Claude has not gone on in it
                     self._end_turn(results.of_interrupt(self.claude_session_id))
                     return
@@ -190,7 +190,7 @@ class ClaudeSession:
     async def carry_out(self, request: WorkerRequest) -> WorkerReply:
         """Carry out a request of the daemon."""
         if isinstance(request, StopSubagents) and (own := self.turns.alone):
-            await self.interrupt(own)
+            await self.interrupt(own, request.why)
         return await self._requests.carry_out(self.client, request)
 
     async def close(self) -> None:

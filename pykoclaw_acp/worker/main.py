@@ -308,7 +308,7 @@ class Worker:
             self._start(self._claude.orders.carry_out(frame))
             await asyncio.sleep(0)  # it begins before the next frame is taken
         elif isinstance(frame, Interrupt):
-            self._start(self._claude.interrupt(frame.turn_id))
+            self._start(self._claude.interrupt(frame.turn_id, frame.why))
             await asyncio.sleep(0)  # as above
         elif isinstance(frame, SetMode | SetModel | SetConfig):
             self._claude.choices.choose(frame)

@@ -84,7 +84,9 @@ async def test_parked_question_survives_worker_and_daemon_restart(stack: Stack) 
 
 
 async def test_parked_question_of_a_subagent_stops_it(stack: Stack) -> None:
-    """Its turn has ended: only the subagent waits for the answer, and keeps the worker busy."""
+    """Its turn has ended, or one of Claude's own has begun with the question: only the subagent waits
+    for the answer, and keeps the worker busy.
+    """
     await stack.daemon(PYKOCLAW_AWAY_POLICY="park")
     client = await stack.front()
     client.permit = lambda _: None
@@ -105,9 +107,9 @@ async def test_parked_question_of_a_subagent_stops_it(stack: Stack) -> None:
     await eventually(lambda: row(stack)["policy"] == "parked")
     stopped: bool = await later.until(told)
     assert stopped
-    assert "A subagent was stopped because" in later.text(session)
-    (question,) = await later.until(lambda: later.questions)
-    later.reply(question, selected("allow_once"))
+    assert "was stopped because nobody was there to be asked" in later.text(session)
+    asked_again = await later.until(lambda: later.questions)  # at each load
+    later.reply(asked_again[-1], selected("allow_once"))
     await later.until(lambda: "A subagent of yours was stopped" in str(stack.asked()[-1]))
     assert row(stack)["outcome"] == "selected"
 
