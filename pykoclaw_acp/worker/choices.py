@@ -24,6 +24,7 @@ from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.worker import fast_command, offering, sdk_private, set_choices
 from pykoclaw_acp.worker.raw_frames import RawFrame
 from pykoclaw_acp.worker.sdk_private import Applied
+from pykoclaw_acp.worker.set_choices import Setting
 
 LIMIT: Final = 5.0  # s; the CLI answers in milliseconds, also in the middle of a turn
 AUTO_EFFORT: Final = "auto"  # that of the model, as `/effort` names it
@@ -104,7 +105,7 @@ class Choices:
         # Before the first prompt in the CLI's input, and nobody waits for the answer.
         self._learning = asyncio.create_task(self._begin(), name="begin-choices")
 
-    def choose(self, frame: SetMode | SetModel | SetConfig) -> None:
+    def choose(self, frame: Setting) -> None:
         """Set the mode, the model or the config, after earlier choices."""
         self._shown = chosen_with(self._shown, frame)
         self._crossed = self._crossed or self._underway()
@@ -241,7 +242,7 @@ class Choices:
             words = f"The model `{wanted.model}` does not have this here: {', '.join(lacks)}."
             self._refused(words, mode=kept.mode, config=kept.config)
 
-    async def _choose(self, frame: SetMode | SetModel | SetConfig) -> None:
+    async def _choose(self, frame: Setting) -> None:
         assert self._client is not None
         before = self._now
         try:
@@ -262,7 +263,7 @@ class Choices:
         else:
             await self._learn()
 
-    async def _set(self, client: ClaudeSDKClient, frame: SetMode | SetModel | SetConfig) -> None:
+    async def _set(self, client: ClaudeSDKClient, frame: Setting) -> None:
         self._becomes(chosen_with(self._now, frame))
         if isinstance(frame, SetMode):
             if frame.before_plan is not None:
