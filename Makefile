@@ -110,7 +110,7 @@ test-lowest: $(READY) ## unit and story tests with the lowest versions that pypr
 	@$(BIN)/python -m tests.versions lowest > .venv-lowest/requirements.txt
 	@$(LOWEST)/python -m pip --quiet --disable-pip-version-check install -r .venv-lowest/requirements.txt
 	@$(LOWEST)/python -m pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation -e .
-	@$(LOWEST)/python -m pytest -q tests/unit tests/integration/test_database.py tests/e2e/test_story.py
+	@$(LOWEST)/python -m pytest -q -n 2 tests/unit tests/integration/test_database.py tests/e2e/test_story.py
 
 # Four loops and the tests share two cores; a loop ends with the shell that has started it, however that ends.
 LOOP := while kill -0 $$PPID 2>/dev/null; do n=0; while [ $$n -lt 50000 ]; do n=$$((n + 1)); done; done
