@@ -27,6 +27,27 @@ def passes(error: Exception) -> bool:
     )
 
 
+async def done(
+    writing: Awaitable[bool | None],
+    writable: Callable[[], Awaitable[None]],
+    what: str,
+    *,
+    action: str,
+    session: str | None,
+) -> bool:
+    """Whether a write succeeded: others must not wait behind what is damaged, which is logged as
+    `what`; `writable` waits for the store. Raises what passes.
+    """
+    try:
+        return await writing is not False
+    except Exception as error:
+        if passes(error):
+            raise
+        log.exception(what, action=action, session=session)
+        await writable()  # damage keeps everybody from writing for a moment
+        return False
+
+
 async def until_done(
     act: Callable[[], Awaitable[T]],
     what: str,

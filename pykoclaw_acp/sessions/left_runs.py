@@ -10,7 +10,7 @@ import structlog
 
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.scheduled import TaskRun
-from pykoclaw_acp.retries import passes
+from pykoclaw_acp.retries import done
 from pykoclaw_acp.sessions.ports.tasks import TaskStore
 from pykoclaw_acp.sessions.registry import Sessions
 
@@ -60,17 +60,13 @@ class LeftRuns:
             await self._store.forget_earlier(run)
 
     async def _done(self, deleting: Awaitable[bool | None], session_id: str | None) -> bool:
-        """Whether it was deleted: the others must not wait behind what is damaged."""
-        try:
-            return await deleting is not False
-        except Exception as error:
-            if passes(error):
-                raise
-            log.exception(
-                "A run of a task could not be tidied", action="task_tidy_failed", session=session_id
-            )
-            await self._store.writable()  # damage keeps everybody from writing for a moment
-            return False
+        return await done(
+            deleting,
+            self._store.writable,
+            "A run of a task could not be tidied",
+            action="task_tidy_failed",
+            session=session_id,
+        )
 
     async def _delete(self, session_id: str) -> bool:
         """False if a client has the session open, a turn runs there, or a request waits for an answer."""

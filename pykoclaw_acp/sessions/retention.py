@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.errors import StoreUnavailable
-from pykoclaw_acp.retries import passes
+from pykoclaw_acp.retries import done
 from pykoclaw_acp.sessions.ports import SessionStore
 from pykoclaw_acp.sessions.registry import Sessions
 
@@ -56,21 +56,14 @@ class Pruner:
         pruned = 0
         for session_id in await self._journal.unused(before):
             if not self._sessions.live.in_use(session_id):
-                pruned += await self._prune(session_id, before)
+                hidden = partial(self._sessions.live.pruned, session_id)
+                pruned += await done(
+                    self._journal.prune(session_id, before, hidden),
+                    self._journal.writable,
+                    "An unused session could not be pruned",
+                    action="prune_failed",
+                    session=session_id,
+                )
         if pruned:
             log.info("Unused sessions pruned", action="sessions_pruned", count=pruned)
         return pruned
-
-    async def _prune(self, session_id: str, before: int) -> bool:
-        """Whether it was pruned: the others must not wait behind what is damaged."""
-        hidden = partial(self._sessions.live.pruned, session_id)
-        try:
-            return await self._journal.prune(session_id, before, hidden)
-        except Exception as error:
-            if passes(error):
-                raise
-            log.exception(
-                "An unused session could not be pruned", action="prune_failed", session=session_id
-            )
-            await self._journal.writable()  # damage keeps everybody from writing for a moment
-            return False
