@@ -16,7 +16,7 @@ from pykoclaw_acp.store.logs import Log, Logs, of_turn
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sql import NOT_DELETED
 from pykoclaw_acp.store.sqlite import result_code, sqlite3
-from pykoclaw_acp.store.units import NewEvent, Statement, Unit
+from pykoclaw_acp.store.units import EndOfTurn, NewEvent, Statement, Unit
 
 # The statement itself compares the epoch: only the session's newest worker inserts. A session that
 # was deleted takes nothing.
@@ -174,10 +174,12 @@ class _Transaction:
         if unit.worker is not None and not unit.events:
             self._require_newest(*unit.worker)
         worker = None if unit.worker is None else unit.worker[1]
-        seqs = [self._number(event, worker) for event in unit.events]
-        for session_id, turn_id in unit.ends:
-            self._end(session_id, turn_id)
-        return seqs
+        seqs: list[int] = []
+        for end in unit.ends:
+            before = unit.events[len(seqs) : end.events]
+            seqs += [self._number(event, worker) for event in before]
+            self._end(end)
+        return seqs + [self._number(event, worker) for event in unit.events[len(seqs) :]]
 
     def finish(self) -> None:
         """Write what is left to be written before the COMMIT."""
@@ -219,13 +221,13 @@ class _Transaction:
         )
         return seq
 
-    def _end(self, session_id: str, turn_id: str) -> None:
+    def _end(self, end: EndOfTurn) -> None:
         """Fold the turn's last message and record the turn's last seq."""
-        log = self.logs.of(self._connection, session_id)
+        log = self.logs.of(self._connection, end.session_id)
         self._fold(log)
-        self._connection.execute(_END, (log.last, turn_id))
+        self._connection.execute(_END, (log.last, end.turn_id))
         for state in OF_TURN:
-            log.passing.pop(of_turn(state, turn_id), None)
+            log.passing.pop(of_turn(state, end.turn_id), None)
 
     def _fold(self, log: Log) -> None:
         run, log.run = log.run, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -47,14 +47,23 @@ class NewEvent(msgspec.Struct, frozen=True, gc=False):
     """Epoch and number of the worker's frame that it acknowledges."""
 
 
+class EndOfTurn(NamedTuple):
+    """The end of a turn: its last message is folded, and its last seq is recorded."""
+
+    session_id: str
+    turn_id: str
+    events: int | None = None
+    """How many events of the unit come before it; None: all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One commit: statements in their order, then events, then ends of turns."""
+    """One commit: statements in their order, then events and, among them, ends of turns."""
 
     statements: tuple[Statement, ...] = ()
     events: tuple[NewEvent, ...] = ()
-    ends: tuple[tuple[str, str], ...] = ()
-    """Session and id of turns that end after the events; their last message is folded."""
+    ends: tuple[EndOfTurn, ...] = ()
+    """In their order."""
     durable: bool = False
     """Survives a power failure, too (`synchronous=FULL`); the death of the process it survives in any case."""
     worker: tuple[str, int] | None = None

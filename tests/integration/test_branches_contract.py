@@ -82,6 +82,34 @@ async def ran(
     await s.journal.record(session, epoch, [said, ended], {name: outcome})
 
 
+async def ran_on(s: Subject, session: str) -> None:
+    """Two turns of one worker: the end of `a` and all of `b` are committed together."""
+    epoch = await begun(s, session, "a")
+    second = prompt(session, "b")
+    await s.journal.accept(second)
+    await s.journal.dispatch(second, epoch, [])
+
+    def said(n: int, name: str) -> list[Numbered]:
+        return [
+            EventFrame(epoch=epoch, n=n, turn_id=name, event=Text(f"answer-{name}", "Hi.")),
+            TurnEnded(
+                epoch=epoch,
+                n=n + 1,
+                turn_id=name,
+                stop_reason="end_turn",
+                claude_session_id="claude",
+            ),
+        ]
+
+    begins = EventFrame(epoch=epoch, n=5, turn_id="b", event=UserMessage("b", HELLO))
+    outcomes = {
+        name: Outcome(TurnState.DONE, claude_session_id="claude", last_uuid=f"end-{name}")
+        for name in ("a", "b")
+    }
+    together = [*said(2, "a"), TurnStarted(epoch=epoch, n=4, turn_id="b"), begins, *said(6, "b")]
+    await s.journal.record(session, epoch, together, outcomes)
+
+
 async def three(s: Subject) -> SessionRecord:
     """A session with three turns."""
     session = await s.session()
@@ -143,6 +171,14 @@ async def test_forks_copied_turns_need_their_transcript(s: Subject) -> None:
     assert await s.journal.branched_off({"claude", "other"}) == {"claude"}
     await s.journal.delete("fork")
     assert await s.journal.branched_off({"claude", "other"}) == set()
+
+
+async def test_turn_ends_before_what_follows_in_its_batch(s: Subject) -> None:
+    await ran_on(s, await s.session())
+    assert await point(s, "a") == ForkPoint(2, memory("a"))
+    first = await s.branches.rewind_point(await found(s), "a")
+    assert first == RewindPoint("a", 2, 0, Memory(None, lacks=0), after="a")
+    assert (await s.branches.rewind_point(await found(s), "b")).turn_id == "b"
 
 
 async def test_running_turn_is_left_out_of_fork(s: Subject) -> None:

@@ -45,6 +45,7 @@ from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.units import EndOfTurn
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.system import processes
 from tests.integration.adopting import daemon, killed
@@ -116,7 +117,7 @@ async def say(
         await database.commit(Unit(statements=(row,)))
     told = [Text("m", one) if isinstance(one, str) else one for one in said]
     if not old:
-        ends = () if turn is None else ((session_id, turn),)
+        ends = () if turn is None else (EndOfTurn(session_id, turn),)
         await database.commit(Unit(events=events.rows(session_id, turn, told), ends=ends))
         return
     for one in events.rows(session_id, turn, told):

@@ -90,8 +90,6 @@ class MemoryTurnJournal(MemoryStore):
         def record() -> list[Logged]:
             self.database.require_newest(session_id, epoch)
             told = [one for frame in frames for one in self._told(session_id, frame, outcomes)]
-            for turn_id in outcomes:
-                self._keep_place(session_id, turn_id)
             self.database.acknowledged[session_id, epoch] = frames[-1].n
             return told
 
@@ -124,7 +122,9 @@ class MemoryTurnJournal(MemoryStore):
                 self.database.give_notes_again(frame.turn_id)
             self.database.used(session_id)
             self.database.turn_ended(session_id, frame.claude_session_id)
-            return self._log(session_id, frame.turn_id, notes.ended(frame.turn_id, outcome))
+            logged = self._log(session_id, frame.turn_id, notes.ended(frame.turn_id, outcome))
+            self._keep_place(session_id, frame.turn_id)
+            return logged
         elif isinstance(frame, PermissionRequest):
             self.database.insert_request(session_id, frame)
         elif isinstance(frame, AskWithdrawn):

@@ -36,7 +36,7 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.context import SqlContextStore
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.store.units import Statement, Unit
+from pykoclaw_acp.store.units import EndOfTurn, Statement, Unit
 from tests.folds import seen
 from tests.unit.sequences import anything, plans_in_order
 
@@ -76,7 +76,9 @@ def say(batches: BatchWriter, connection: sqlite3.Connection, *units: Unit) -> N
 
 
 def told(turn: str | None, *said: Event, ends: bool = False) -> Unit:
-    return Unit(events=events.rows(S, turn, said), ends=((S, turn),) if ends and turn else ())
+    return Unit(
+        events=events.rows(S, turn, said), ends=(EndOfTurn(S, turn),) if ends and turn else ()
+    )
 
 
 class Reading:
@@ -140,7 +142,10 @@ def test_log_reads_from_any_place_as_told_live(history: list[tuple[str, Any]]) -
             elif step == "other":
                 say(batches, connection, Unit(events=events.rows(OTHER, None, [what])))
             else:
-                broken = Unit(events=events.rows(S, "a", what), ends=((S, "a"), ("nobody", "a")))
+                broken = Unit(
+                    events=events.rows(S, "a", what),
+                    ends=(EndOfTurn(S, "a"), EndOfTurn("nobody", "a")),
+                )
                 assert isinstance(batches.write(connection, [broken])[0], Exception)
         for after in range(len(live) + 1):
             rest = read(connection, after)

@@ -33,7 +33,7 @@ from pykoclaw_acp.store import (
     workers,
 )
 from pykoclaw_acp.store.notes import give_again
-from pykoclaw_acp.store.units import NewEvent, Statement, Unit
+from pykoclaw_acp.store.units import EndOfTurn, NewEvent, Statement, Unit
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class FrameBatch:
     statements: list[Statement] = field(default_factory=list)
     rows: list[NewEvent] = field(default_factory=list)
     events: list[tuple[str | None, Event]] = field(default_factory=list)  # with their turns
-    ends: list[tuple[str, str]] = field(default_factory=list)
+    ends: list[EndOfTurn] = field(default_factory=list)
 
     @classmethod
     def of(
@@ -110,7 +110,6 @@ class FrameBatch:
         self.statements.append(sessions.used(self.session_id, self.now))
         self.statements += shared_conversations.turn_ended(self.session_id, frame.claude_session_id)
         self.statements.append(branches.drop(self.session_id))
-        self.ends.append((self.session_id, frame.turn_id))
         if outcome.state == TurnState.DONE:
             self.statements.append(limit_waits.answered(self.session_id, frame.turn_id))
         if outcome.goes_on_at is not None:
@@ -121,6 +120,7 @@ class FrameBatch:
             self.statements.append(unsaid_prompts.note(frame.turn_id))
         if frame.into is None:  # else that turn says it
             self._log(frame.turn_id, notes.ended(frame.turn_id, outcome))
+        self.ends.append(EndOfTurn(self.session_id, frame.turn_id, len(self.rows)))
 
     def _log(self, turn_id: str | None, said: Sequence[Event]) -> None:
         self.statements.extend(sessions.follow(self.session_id, said))

@@ -28,7 +28,7 @@ from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.journal.detaching import Detaching
 from pykoclaw_acp.store.journal.frames import FrameBatch
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.store.units import Unit
+from pykoclaw_acp.store.units import EndOfTurn, Unit
 from pykoclaw_acp.tasks import in_pieces
 
 
@@ -127,7 +127,7 @@ class SqlTurnJournal(SqlStore):
             ended.append(limit_waits.add(wait))
         if outcome.unsaid:
             ended.append(unsaid_prompts.note(turn_id))
-        unit = Unit(tuple(ended), rows, ends=((session_id, turn_id),), durable=True)
+        unit = Unit(tuple(ended), rows, ends=(EndOfTurn(session_id, turn_id),), durable=True)
         return await self._finish(turn_id, outcome, unit)
 
     async def _finish(
