@@ -65,7 +65,7 @@ class Session(SessionParts):
         """Whether nobody has to do with it now, and all of it is in the database."""
         held = self.subscriptions or self.busy or self._background or self._tasks or self.parking
         return (
-            not (held or self.intake or self.reports or self._titling)
+            not (held or self.intake or self.reports or self._titling or self._queue.held)
             and not self.others
             and not self.permissions.pending_ids
             and not self.deduplication.expects_resends
@@ -200,11 +200,15 @@ class Session(SessionParts):
 
     @contextlib.asynccontextmanager
     async def between_turns(self) -> AsyncIterator[None]:
-        """Wait until no turn runs; none begins meanwhile."""
-        with self._queue.hold():
-            while (turn := self._queue.current) is not None or self._background:
-                await (self._background.over() if turn is None else turn.over())
-            yield
+        """Wait until no turn runs; none begins meanwhile, except beside one of Claude's own."""
+        while True:
+            with self._queue.hold():
+                while (turn := self._queue.current) is not None:
+                    await turn.over()
+                if not self._background:
+                    yield
+                    return
+            await self._background.over()
 
     async def receive(
         self, delivery: Delivery, store: DeliveryStore, *, known: bool = False

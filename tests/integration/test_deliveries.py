@@ -102,6 +102,24 @@ async def test_delivery_waits_for_turn_that_claude_began(tmp_path: Path, path: P
         await eventually(lambda: "news" in client.text)
 
 
+async def test_prompt_does_not_wait_with_delivery(tmp_path: Path, path: Path) -> None:
+    """For a turn that Claude began, which may last as long as a person does not answer."""
+    async with rig(tmp_path) as r, delivering(r):
+        session, client = await attached(r)
+        await r.run(session, "say 1")
+        channel = r.launcher.launched[0]
+        channel.say(channel.started("own", background=True), channel.event("own", "By the way"))
+        await eventually(lambda: "By the way" in client.text)
+        delivery = enqueue(path, name(session), "news")
+        assert not await within(lambda: status(path, delivery) != "pending", 1)
+        turn = await r.prompt(session, "say 2")
+        await eventually(lambda: len(channel.prompts) == 2)
+        assert status(path, delivery) == "pending"
+        channel.say(channel.ended("own"))
+        await asyncio.wait_for(turn.ended, 30)
+        await eventually(lambda: "news" in client.text)
+
+
 async def test_unattended_session_shows_delivery_at_next_load(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, delivering(r):
         closed, forgotten = await r.session(), await r.session()
