@@ -572,6 +572,31 @@ async def test_rewind_cancelled_while_being_recorded_is_done(
         assert r.launcher.launched[-1].spec.branch == branch
 
 
+async def test_session_stays_in_memory_while_rewound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second object of it would not know the branch, and undo the rewind."""
+    reached, go, rewind = asyncio.Event(), asyncio.Event(), SqlBranchStore.rewind
+
+    async def slow(*given: Any, **more: Any) -> list[int]:
+        reached.set()
+        await go.wait()
+        return await rewind(*given, **more)
+
+    monkeypatch.setattr(SqlBranchStore, "rewind", slow)
+    async with rig(tmp_path) as r:
+        session = await at_rest(r)
+        for one in list(session.subscriptions):
+            one.close()
+        task = asyncio.create_task(rewinding(r).rewind(session, None, files=False, dry=False))
+        await reached.wait()
+        r.sessions.live.forget(-1, r.pool)
+        assert await r.sessions.get(session.id) is session
+        go.set()
+        await task
+        await eventually(lambda: session.dormant)
+
+
 @pytest.mark.parametrize("looks", [True, False])
 async def test_cancelled_rewind_is_whole_or_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, looks: bool

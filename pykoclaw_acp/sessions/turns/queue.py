@@ -169,6 +169,11 @@ class TurnQueue:
         self._all_waiting.remove(turn)
         return True
 
+    @property
+    def held(self) -> bool:
+        """Whether no turn may begin."""
+        return self._holds > 0
+
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
         """Begin no turn meanwhile; the one that runs goes on."""
