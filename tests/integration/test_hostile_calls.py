@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests import methods
@@ -57,6 +57,7 @@ def _filled(value: Any, session: str) -> Any:
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(CALLS)
+@example([("_pykoclaw.dev/import/piece", {"data": ""})])
 def test_each_call_of_a_command_has_one_answer(calls: list[tuple[str, dict[str, Any]]]) -> None:
     async def run() -> None:
         with tempfile.TemporaryDirectory() as path:
@@ -75,5 +76,9 @@ def test_each_call_of_a_command_has_one_answer(calls: list[tuple[str, dict[str, 
                     if answer.get("error", {}).get("code") == -32603
                 }
                 assert not faults
+                for answer in list(command.answers.values()):
+                    result = answer.get("result")
+                    if isinstance(result, dict) and "upload" in result:  # which has a file
+                        await command.call("import/abandon", upload=result["upload"])
 
     asyncio.run(run())
