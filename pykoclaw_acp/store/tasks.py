@@ -41,7 +41,11 @@ _RUN: Final = (
     " COALESCE(r.acp_session_id, t.acp_session_id), r.aside, CAST(r.task_id AS BLOB)"
     " FROM acp_task_runs r LEFT JOIN acp_turns t ON t.turn_id = r.turn_id"
 )
-_EARLIER: Final = "started_at <= ? AND turn_id <> ?"  # a later run may have ended meanwhile
+_UNNEEDED: Final = (  # a later run may have ended meanwhile
+    "task_id = ? AND ended_at IS NOT NULL AND started_at <= ? AND turn_id <> ?"
+    " AND NOT EXISTS (SELECT 1 FROM acp_sessions s WHERE s.acp_session_id = acp_task_runs.acp_session_id"
+    " AND acp_task_runs.aside = 1 AND s.prompted_at IS NOT NULL AND s.auxiliary = 0)"
+)
 # The values are compared as texts, as pykoclaw does; whatever is no time is never due.
 _IS_DUE: Final = (
     f"status = {_ACTIVE} AND next_run IS NOT NULL AND next_run <= ?"
@@ -314,19 +318,19 @@ def refuse(task: Task, reason: str) -> tuple[Statement, ...]:
 
 
 async def left_aside(database: Database, run: TaskRun) -> list[str]:
-    """Sessions of earlier runs of the task aside."""
+    """Sessions of earlier runs of the task aside, except those that a person has prompted."""
     rows = await database.read(
-        "SELECT acp_session_id FROM acp_task_runs WHERE task_id = ? AND aside = 1 AND ended_at IS NOT NULL"  # noqa: S608
-        f" AND {_EARLIER} AND acp_session_id IS NOT NULL",
+        f"SELECT acp_session_id FROM acp_task_runs WHERE {_UNNEEDED} AND aside = 1"  # noqa: S608  constant
+        " AND acp_session_id IS NOT NULL",
         (run.task.id, run.started_at, run.turn_id),
     )
     return [session_id for (session_id,) in rows]
 
 
 def forget_earlier(run: TaskRun) -> Statement:
-    """Delete earlier ended runs of the task."""
+    """Delete earlier ended runs of the task, except those in whose session a person goes on."""
     return Statement(
-        f"DELETE FROM acp_task_runs WHERE task_id = ? AND ended_at IS NOT NULL AND {_EARLIER}",  # noqa: S608
+        f"DELETE FROM acp_task_runs WHERE {_UNNEEDED}",  # noqa: S608  constant
         (run.task.id, run.started_at, run.turn_id),
     )
 

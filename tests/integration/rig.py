@@ -110,9 +110,9 @@ class Rig:
     async def session(self) -> Session:
         return await self.sessions.create("/", (), ())
 
-    async def prompt(self, session: Session, text: str) -> Turn:
+    async def prompt(self, session: Session, text: str, *, helper: bool = False) -> Turn:
         turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": text}])
-        turn.helper = prompt_text.by_client_itself(turn.content, None)
+        turn.helper = helper or prompt_text.by_client_itself(turn.content, None)
         if not session.subscriptions:
             session.subscribe(Client(), 0)
         await session.submit(turn)

@@ -255,7 +255,7 @@ async def test_earlier_run_stays_while_it_is_needed(
         one = task(path, name, "say 1", context_mode="isolated", **HOURLY)
         await eventually(lambda: logs(path, one))
         earlier = await r.sessions.get(r.launcher.launched[-1].spec.session_id)
-        turn = await r.prompt(earlier, "hang")
+        turn = await r.prompt(earlier, "hang", helper=True)
         asking = await running_in(r)
         if needed == "asks":
             earlier.subscriptions[0].close()

@@ -469,6 +469,19 @@ async def test_earlier_runs_are_known_until_forgotten(s: Subject) -> None:
     assert {one.turn_id for one in await s.tasks.unfinished()} == {"other", "last"}
 
 
+async def test_run_with_which_person_goes_on_stays(s: Subject) -> None:
+    run = await claimed(s, replace(RUN, turn_id="first"))
+    await s.tasks.place(replace(run, session_id=await s.session("first"), aside=True), "first")
+    await s.tasks.finish(run, RESULT)
+    last = await claimed(s, replace(RUN, turn_id="last", started_at=RUN.started_at + 1))
+    assert await s.tasks.left_aside(last) == ["first"]
+    await s.ended("first", "prompted")
+    assert await s.tasks.left_aside(last) == []
+    await s.tasks.forget_earlier(last)
+    await s.journal.delete("first")
+    assert await s.tasks.outlived() == [("first", "first")]
+
+
 @pytest.mark.parametrize("following", [PAST, None])
 async def test_run_aside_used_while_task_runs_again(s: Subject, following: str | None) -> None:
     session = await s.session("aside")

@@ -152,7 +152,17 @@ class MemoryTaskStore(MemoryStore):
             and row.ended
             and row.run.started_at <= run.started_at
             and turn_id != run.turn_id
+            and not self._is_persons(row)
         ]
+
+    def _is_persons(self, row: RunRow) -> bool:
+        session = self.database.read().sessions.get(row.run.session_id or "")
+        return (
+            row.run.aside
+            and session is not None
+            and session.record.prompted
+            and not session.record.auxiliary
+        )
 
     async def claude_sessions_aside(self, session_id: str) -> set[str]:
         tables = self.database.read()
