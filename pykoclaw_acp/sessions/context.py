@@ -54,6 +54,8 @@ class SessionContext:
         self._transcripts = transcripts
         self._policy = policy
         self._told: str | None = None
+        self._looking = asyncio.Lock()
+        """Held from a look until what follows is in the database: who comes meanwhile finds nothing left."""
         self._tasks = Tasks()
 
     async def before_launch(self) -> None:
@@ -61,16 +63,28 @@ class SessionContext:
 
         Raises WorkerFailed if it does not, and has to.
         """
-        if (loss := await self.loss()) is not None:
-            await self._tasks.finish(self._lose(loss))
+        begun = asyncio.Event()
+        await self._tasks.finish(self._lose_if_lost(begun), begun)
         await self.recover_notes()
+
+    async def _lose_if_lost(self, begun: asyncio.Event) -> None:
+        async with self._looking:
+            if (loss := await self.loss()) is not None:
+                begun.set()
+                await self._lose(loss)
 
     async def without_refused(self) -> None:
         """Let Claude forget a prompt that it has refused, and what it did for it: by ACP, neither is in
         the next prompt. Its worker remembers both, and is stopped.
         """
-        if (point := await self._journal.refused(self._state.record)) is not None:
-            await self._tasks.finish(self._forget(point))
+        begun = asyncio.Event()
+        await self._tasks.finish(self._forget_if_refused(begun), begun)
+
+    async def _forget_if_refused(self, begun: asyncio.Event) -> None:
+        async with self._looking:
+            if (point := await self._journal.refused(self._state.record)) is not None:
+                begun.set()
+                await self._forget(point)
 
     async def _forget(self, point: RewindPoint) -> None:
         await self._workers.stop(self._state.id)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from uuid import uuid4
+
+import pytest
 
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.events import Event, Plan, PlanEntry, Text, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.sessions.session import Session
 from tests.integration.rig import Rig, rig
-from tests.waiting import eventually
+from tests.waiting import eventually, running
 
 
 def branches(r: Rig) -> list[Branch | None]:
@@ -39,6 +42,33 @@ async def test_next_prompt_branches_off_before_refused_one(tmp_path: Path) -> No
             assert len(await notes(r, session)) == 1
         assert r.launcher.launched[0].dead
         assert r.launcher.launched[1].spec.options.plan == (), "of another Claude session"
+
+
+async def test_refused_prompt_is_forgotten_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the prompt that began it was cancelled before it was done, and another one came."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "refuse")
+        stop, stopping, go = r.pool.stop, asyncio.Event(), asyncio.Event()
+
+        async def slow(session_id: str) -> None:
+            stopping.set()
+            await go.wait()
+            await stop(session_id)
+
+        monkeypatch.setattr(r.pool, "stop", slow)
+        cancelled = await r.prompt(session, "say 1")
+        await stopping.wait()
+        session.cancel(cancelled)
+        await cancelled.over()
+        following = await r.prompt(session, "say 1")
+        looks = "SessionContext._forget_if_refused"
+        await eventually(lambda: len(running(looks)) == 2)
+        go.set()
+        await following.over()
+        assert "".join(await notes(r, session)).count("(Claude refused to go on,") == 1
 
 
 async def test_prompt_that_waited_has_no_refused_one(tmp_path: Path) -> None:
