@@ -18,6 +18,7 @@ class LiveSessions(Mapping[str, Session]):
     def __init__(self) -> None:
         self._live: dict[str, Session] = {}
         self._kept: Counter[str] = Counter()
+        self._suspended = False
 
     def __getitem__(self, session_id: str) -> Session:
         return self._live[session_id]
@@ -41,6 +42,7 @@ class LiveSessions(Mapping[str, Session]):
     def add(self, session: Session) -> None:
         """Keep a session, which is accessed now."""
         self._live[session.id] = session
+        session.suspended = self._suspended
         session.found = time.monotonic()
 
     def find(self, session_id: str) -> Session | None:
@@ -93,5 +95,6 @@ class LiveSessions(Mapping[str, Session]):
         await asyncio.gather(*(session.idle() for session in busy))
 
     async def suspend(self) -> None:
-        """Leave all turns to the next daemon, and start none."""
+        """Leave all turns to the next daemon, and start none, nor in sessions that are added."""
+        self._suspended = True
         await asyncio.gather(*(session.suspend() for session in self._live.values()))

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.errors import InvalidRequest
+from pykoclaw_acp.errors import InvalidRequest, StoreClosed
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.permissions import words
@@ -61,6 +61,8 @@ class Parking:
         try:
             seqs = await self._store.park(self._state.id, request, note)
             self._state.log.committed(seqs, request.turn_id, note)
+        except StoreClosed:  # the next daemon parks it
+            return
         except Exception:  # noqa: BLE001  which the broker logs
             self._permissions.go_on_asking(one)
             return

@@ -33,7 +33,8 @@ class Session(SessionParts):
 
     found = 0.0
     """When somebody last looked for it; s, monotonic."""
-    _suspended = False
+    suspended = False
+    """Whether no turn begins any more, as the next daemon runs them."""
 
     def subscribe(
         self, client: Client, after: int, number: int = 0, hold: float = 0, session_id: str = ""
@@ -133,7 +134,7 @@ class Session(SessionParts):
     def enqueue(self, turn: Turn) -> None:
         """Run a turn that is in the journal as `queued`."""
         self._queue.add(turn)
-        if not self.busy and not self._suspended:
+        if not self.busy and not self.suspended:
             self._start_turns()
         log.info("Turn queued", action="turn_queued", session=self.id, turn=turn.turn_id)
 
@@ -225,7 +226,7 @@ class Session(SessionParts):
 
     async def suspend(self) -> None:
         """Leave the turns as they are, for the next daemon, and begin none any more."""
-        turns, self._suspended = self.turns, True
+        turns, self.suspended = self.turns, True
         if (running := self._state.running) is not None:
             running.cancel()  # which leaves the turn to its worker
             await asyncio.wait([running])
@@ -298,6 +299,8 @@ class Session(SessionParts):
         while await one.wait_until_due():
             await self._tasks.finish(self.parking.park(one))
         settled = await self.permissions.settle(one)
+        if (kept := self.permissions.keep_parked(one, settled)) is not None:
+            self._see_through(kept)
         if settled.claims:
             self.unclaimed.claim_by_id(one.request.turn_id)
         if settled.turn is not None:

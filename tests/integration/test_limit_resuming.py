@@ -79,6 +79,23 @@ async def test_continuing_session_waits_for_its_returning_client(tmp_path: Path)
             assert environment[TOKEN] == "token"
 
 
+async def test_session_due_while_daemon_stops_is_left(tmp_path: Path) -> None:
+    """To the next daemon: the pool of this one launches no worker any more."""
+    async with rig(tmp_path) as r:
+        session = await waiting(r)
+        await eventually(lambda: session.dormant)
+        r.sessions.live.forget(-1, r.pool)
+        await r.sessions.live.suspend()
+        await r.pool.detach()
+        async with resuming(r):
+            await eventually(lambda: r.sessions.live.get(session.id))
+            come_back(r.sessions.live[session.id])
+            over: bool = await eventually(lambda: waits_for_nothing(r))
+            assert over
+            await not_within(lambda: r.sessions.live[session.id].busy)
+        assert await newest(r) == TurnState.QUEUED
+
+
 @pytest.mark.parametrize(
     ("origin", "rests"), [("terminal", True), ("whatsapp", True), ("scheduler", False)]
 )

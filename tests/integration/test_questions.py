@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace as replace_struct
+from structlog.testing import capture_logs
 
 from pykoclaw_acp.channel.requests import StopSubagents, StopTask
 from pykoclaw_acp.errors import (
@@ -45,6 +46,7 @@ from tests.integration.asking import (
     Person,
     begin,
     choice,
+    park,
     restarted,
     rig,
     times,
@@ -54,7 +56,7 @@ from tests.integration.linked import front
 from tests.integration.rig import LISTS, Rig
 from tests.integration.rig import rig as plain_rig
 from tests.integration.wires import client
-from tests.waiting import eventually, running
+from tests.waiting import eventually, not_within, running
 from tests.workers import OPTIONS
 
 # --- nobody is there
@@ -686,16 +688,33 @@ async def test_a_worker_that_dies_takes_its_question_along(tmp_path: Path) -> No
         await eventually(lambda: person.withdrawn == ["q1"] and person.told == ["q1"])
 
 
+async def test_request_is_left_when_the_database_closes(tmp_path: Path) -> None:
+    """To the next daemon: it is not parked in vain again and again."""
+    async with rig(tmp_path, "park", grace=0.1) as r:
+        asking = await begin(r)
+        with capture_logs() as logs:
+            asking.ask("q1")
+            await asking.asked("q1")
+            await r.sessions.live.suspend()
+            await r.pool.detach()
+            await r.database.close()
+            await eventually(lambda: asking.session.permissions.parked)
+            await not_within(lambda: not asking.session.permissions.parked)
+        assert [one for one in logs if one["log_level"] == "error"] == []
+
+
+REFUSED = (
+    "CREATE TRIGGER refused BEFORE UPDATE ON acp_permissions WHEN NEW.outcome IS NOT NULL"
+    " BEGIN SELECT RAISE(ABORT, 'no'); END"
+)
+"""As of another program: no state of the disk, after which it would be tried again."""
+
+
 async def test_unrecorded_answer_leaves_nothing_pending(tmp_path: Path) -> None:
-    """As with a trigger of another program: no state of the disk, after which it would be tried again."""
     async with rig(tmp_path) as r:
         person = Person()
         asking = await begin(r, person)
-        refused = (
-            "CREATE TRIGGER refused BEFORE UPDATE ON acp_permissions WHEN NEW.outcome IS NOT NULL"
-            " BEGIN SELECT RAISE(ABORT, 'no'); END"
-        )
-        await write(r, Statement(refused, ()))
+        await write(r, Statement(REFUSED, ()))
         asking.ask("q1")
         await eventually(lambda: person.asked)
         with pytest.raises(InternalError, match="could not be recorded"):
@@ -703,6 +722,27 @@ async def test_unrecorded_answer_leaves_nothing_pending(tmp_path: Path) -> None:
         await write(r, Statement("DROP TRIGGER refused", ()))
         assert (await asking.settled("q1"))[0] == "interrupted"
         assert await r.sessions.requests.list_pending() == []
+
+
+async def test_parked_request_outlives_an_unrecorded_answer(tmp_path: Path) -> None:
+    async with rig(tmp_path, "park") as r:
+        asking = await park(r)
+        person, later = Person(), Person()
+        asking.session.subscribe(person, 0)
+        await eventually(lambda: person.asked)
+        await write(r, Statement(REFUSED, ()))
+        decide = functools.partial(r.sessions.requests.decide, "q1", "allow_once", "cli")
+        with pytest.raises(InternalError, match="could not be recorded"):
+            await decide()
+        await write(r, Statement("DROP TRIGGER refused", ()))
+        assert person.withdrawn == ["q1"]
+        assert [one.request.ask_id for one in await r.sessions.requests.list_pending()] == ["q1"]
+        asking.session.subscribe(later, 0)
+        await eventually(lambda: later.asked)
+        await decide()
+        assert (await asking.settled("q1"))[0] == "selected"
+        await asking.session.idle()
+        assert "It is answered now." in r.launcher.launched[-1].prompts[-1]
 
 
 async def test_unrecorded_answer_is_given_up_when_damaged(

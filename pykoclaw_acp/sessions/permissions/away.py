@@ -7,6 +7,7 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.permissions import (
     Deadline,
@@ -125,6 +126,8 @@ class Away:
     ) -> None:
         try:
             await self._store.set_clock(ask_id, policy, deadline)
+        except StoreClosed:
+            pass  # the next daemon starts the clock
         except Exception:
             log.exception(
                 "A permission request's deadline could not be recorded",

@@ -294,6 +294,17 @@ class Broker:
         )
         return settled
 
+    def keep_parked(self, one: PendingRequest, settled: Settled) -> PendingRequest | None:
+        """The parked request as it waits on, for clients that come and for commands, if its answer
+        could not be recorded.
+        """
+        closing = one.request.ask_id in self._pending  # with the database
+        if settled.recorded or closing or not one.parking:
+            return None
+        kept = self._add(one.epoch, one.request, one.seq, one.since)
+        kept.parking = True
+        return kept
+
     def go_on_asking(self, one: PendingRequest) -> None:
         """Note that a request could not be parked."""
         one.parking = False
