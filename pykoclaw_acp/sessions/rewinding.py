@@ -9,9 +9,11 @@ the server dies in between, the same can be done again, and the log says what wa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -28,6 +30,7 @@ from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import titles
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.tasks import Tasks
 
 NO_COPY: Final = "No file checkpoint found"  # the CLI's words
@@ -156,7 +159,9 @@ class Rewinding:
             await self._put_back(session, point, given)
         if not rewound.files:
             return rewound
-        deleted = await asyncio.to_thread(_gone, rewound.files)
+        deleted: list[str] = []
+        with contextlib.suppress(TimeoutError):  # then none is known to be gone
+            deleted = await disks.call(rewound.files[0], partial(_gone, rewound.files))
         return dataclasses.replace(rewound, deleted=deleted)
 
     async def _put_back(
