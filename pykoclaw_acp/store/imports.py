@@ -35,13 +35,17 @@ _OF_CLAUDE: Final = (
     f"CASE WHEN e.kind = {kind(ToolStarted)} AND json_valid(e.payload)"
     " THEN json_extract(e.payload, '$.parent_id') END IS NULL"
 )
-_BACKGROUND: Final = (
+_BEGINNINGS: Final = tuple(
     "SELECT payload FROM (SELECT t.position AS place, (SELECT e.payload FROM acp_log e"  # noqa: S608  constant
-    " WHERE e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
-    f" AND e.kind IN {_FIRST} AND {_OF_CLAUDE} ORDER BY e.seq LIMIT 1) AS payload"
+    " WHERE e.log_key = s.log_key AND e.seq BETWEEN t.first_seq AND COALESCE(t.last_seq, 9223372036854775807)"
+    f" AND e.turn = t.position AND e.kind IN {_FIRST} AND {_OF_CLAUDE} ORDER BY e.seq LIMIT 1) AS payload"
     " FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
-    f" WHERE t.acp_session_id = ? AND t.origin = {BACKGROUND} AND t.first_seq IS NOT NULL"
+    f" WHERE t.acp_session_id = ? AND t.origin = {origin} AND t.first_seq IS NOT NULL"
     " ORDER BY t.position DESC LIMIT ?) AS newest WHERE payload IS NOT NULL"
+    for origin in (BACKGROUND, CLIENT)
+)
+_SAID_FIRST: Final = (
+    f"{' UNION ALL '.join(_BEGINNINGS)}"  # noqa: S608  constant
     " UNION ALL SELECT e.payload FROM acp_turns t JOIN acp_events e ON e.turn_id = t.turn_id"
     f" WHERE t.acp_session_id = ? AND t.origin = {BACKGROUND} AND e.kind IN {_FIRST}"
 )
@@ -130,9 +134,11 @@ async def own(database: Database, session_id: str, *, new: bool) -> list[str]:
 
 
 async def background(database: Database, session_id: str, limit: int) -> tuple[list[str], bool]:
-    """Ids with which turns began and ended that Claude began by itself; and whether one is running."""
+    """Ids with which turns began and ended that Claude began by itself, and with which those of clients
+    began: it may have begun one just before. And whether one of Claude's own is running.
+    """
     running = bool(await database.read(_RUNNING, (session_id,)))  # first: one may end meanwhile
-    rows = await database.read(_BACKGROUND, (session_id, limit, session_id))
+    rows = await database.read(_SAID_FIRST, (*(session_id, limit) * 2, session_id))
     last = await database.read(_LAST, (session_id, limit))
     ids = [one for (payload,) in rows for one in _ids(payload)]
     return [*ids, *(uuid for (uuid,) in last)], running

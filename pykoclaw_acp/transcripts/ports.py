@@ -33,7 +33,8 @@ class ImportStore(Protocol):
     async def background_messages(self, session_id: str, limit: int) -> tuple[list[str], bool]:
         """Ids of messages and tool calls with which turns began that Claude began by itself, and of
         the entries with which they ended, of the newest `limit` of them; and whether one of them
-        has not ended.
+        has not ended. Also those with which as many turns of clients began: Claude may have begun
+        one of its own at the same moment, whose words are in theirs.
         """
 
     async def scheduled_prompts(self, conversation: str) -> list[str]:

@@ -191,6 +191,20 @@ async def test_claudes_own_turns_are_known_by_last_entry(s: Subject) -> None:
     assert await s.imports.background_messages(session, 1) == (["e9"], False)
 
 
+async def test_claudes_words_in_clients_turn_are_known(s: Subject) -> None:
+    """Of a turn that it had begun by itself when the prompt was sent."""
+    session = await s.session()
+    _, epoch = await s.running(session)
+    texts = [Text("msg_own-0", "It has ended."), Text("msg_later-0", "Hello.")]
+    frames = [
+        EventFrame(epoch=epoch, n=n, turn_id="turn", event=text) for n, text in enumerate(texts, 2)
+    ]
+    await s.journal.record(session, epoch, [*frames, end(epoch, 4, "turn")], {"turn": DONE})
+    ids, _ = await s.imports.background_messages(session, 1)
+    assert "msg_own" in ids
+    assert "msg_later" not in ids
+
+
 async def test_subagents_calls_are_no_messages_of_claudes(s: Subject) -> None:
     """A turn may begin with the question of a subagent, whose calls are not in that transcript."""
     session = await s.session()

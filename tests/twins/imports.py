@@ -43,12 +43,12 @@ class MemoryImportStore(MemoryStore):
 
     async def background_messages(self, session_id: str, limit: int) -> tuple[list[str], bool]:
         tables = self.database.read()
-        turns = [
-            one for one in tables.turns.values() if one.session_id == session_id and one.background
-        ]
+        mine = [one for one in tables.turns.values() if one.session_id == session_id]
+        mine.sort(key=lambda one: -one.position)
+        turns = [one for one in mine if one.background]
         ids: list[str] = []
-        for turn in sorted(turns, key=lambda one: -one.position)[:limit]:
-            if turn.outcome is not None and turn.outcome.last_uuid is not None:
+        for turn in [*turns[:limit], *[one for one in mine if not one.background][:limit]]:
+            if turn.background and turn.outcome is not None and turn.outcome.last_uuid is not None:
                 ids.append(turn.outcome.last_uuid)
             for one in tables.logs.get(session_id, []):
                 if one.turn_id != turn.turn_id:
