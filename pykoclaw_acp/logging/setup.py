@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import select
+import stat
 import sys
 from collections.abc import Mapping
 from enum import Enum
@@ -199,16 +200,20 @@ class _Handler(logging.StreamHandler[TextIO]):
         self._dropped = 0
         self.path: str | None = None  # of the log file to trim
         self._written = 0
-        self._poll: select.poll | None = None
+        self._rest = memoryview(b"")  # of what there was no room for
+        self._poll: select.poll | None = None  # of what may be full
         try:
             descriptor = stream.fileno()
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return
         except (OSError, ValueError):
             return
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._poll is not None and not self._poll.poll(0):
+        self._send()
+        if self._rest or not (self._poll is None or self._poll.poll(0)):
             self._dropped += 1
             return
         if self._dropped:
@@ -216,13 +221,32 @@ class _Handler(logging.StreamHandler[TextIO]):
             get_logger(__name__).warning(
                 "Log lines were lost, nobody read them", action="log_lines_lost", lines=lost
             )
-        super().emit(record)
+        if self._poll is None:
+            super().emit(record)
+        else:
+            with contextlib.suppress(Exception):  # as the other does
+                line = f"{self.format(record)}{self.terminator}".encode(errors="backslashreplace")
+                self._rest = memoryview(bytes(self._rest) + line)
+                self._send()
         if self.path is not None and self._written > _LOOK:
             self._written = 0
             if trim(self.path, self.stream.fileno()):
                 get_logger(__name__).warning(
                     "The log was begun anew: it was too long", action="log_begun_anew"
                 )
+
+    def _send(self) -> None:
+        """Write as far as there is room: each time no more than a pipe that is not full certainly
+        takes, as its writer would wait.
+        """
+        try:
+            while self._rest and self._poll is not None and self._poll.poll(0):
+                sent = os.write(self.stream.fileno(), self._rest[: select.PIPE_BUF])
+                self._rest = self._rest[sent:]
+        except BlockingIOError:
+            return
+        except (OSError, ValueError):  # stderr is gone
+            self._rest = memoryview(b"")
 
     def format(self, record: logging.LogRecord) -> str:
         try:

@@ -5,6 +5,8 @@ import io
 import json
 import logging
 import os
+import select
+import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -266,7 +268,7 @@ def test_a_closed_stream_is_nobodys_problem(
 
 def test_full_pipe_never_blocks_and_loss_is_reported(stream: io.StringIO) -> None:
     reader, writer = os.pipe()
-    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 8192)
     os.set_blocking(writer, False)  # a failure must not hang the test
     with (
         open(reader, encoding="utf-8") as read,
@@ -280,6 +282,31 @@ def test_full_pipe_never_blocks_and_loss_is_reported(stream: io.StringIO) -> Non
         logger.info("The reader is back")
         lost, back = drained(read)
     assert (lost["action"], lost["lines"]) == ("log_lines_lost", 100 - len(first))
+    assert back["event"] == "The reader is back"
+
+
+def test_line_longer_than_pipe_never_blocks(stream: io.StringIO) -> None:
+    long = "x" * 2 * select.PIPE_BUF
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4 * select.PIPE_BUF)
+    with open(writer, "w", encoding="utf-8") as written, open(reader, encoding="utf-8") as read:
+        setup.configure("info", "json", written)
+
+        def write() -> None:
+            for _ in range(9):
+                logger.info("A long line that nobody reads", reason=long)
+
+        writing = threading.Thread(target=write, daemon=True)
+        writing.start()
+        writing.join(30)
+        assert not writing.is_alive()
+        begun = os.read(read.fileno(), 1 << 20)
+        logger.info("The reader is back")
+        rest = os.read(read.fileno(), 1 << 20)
+    *whole, lost, back = [json.loads(line) for line in (begun + rest).splitlines()]
+    assert 0 < len(whole) < 9
+    assert {line["reason"] for line in whole} == {long}
+    assert (lost["action"], lost["lines"]) == ("log_lines_lost", 9 - len(whole))
     assert back["event"] == "The reader is back"
 
 
