@@ -7,6 +7,7 @@ over.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections import deque
@@ -21,6 +22,8 @@ MAX_TIME: Final = 5.0  # s
 QUICK: Final = 2_000
 KERNEL: Final = ("/proc", "/sys")  # nobody's files
 FOLDER: Final = ".claude"
+ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""Errors by which a path leads to nothing, for whomever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +54,14 @@ def find(root: str, own: str, most: int, until: float) -> Below:
             limit = f"more than {most} directories, or it takes more than {MAX_TIME:g} s"
             break
         try:
-            entries = _directories(path)
+            entries, trouble = _directories(path)
         except OSError as error:
             if shortage.of(error) is not None:
                 raise  # it says nothing of the directory
             if os.access(path, os.X_OK) and os.path.isdir(path):
                 limit = f"a directory that cannot be read ({error.strerror}: {path})"
             continue
+        limit = limit or trouble
         for entry in entries:
             if entry.name == FOLDER and path != root:
                 holders.append(path)
@@ -75,13 +79,24 @@ def is_the_kernels(path: str) -> bool:
     return any(f"{path}/".startswith(f"{one}/") for one in KERNEL)
 
 
-def _directories(path: str) -> list[os.DirEntry[str]]:
-    """Return the directories in it, and links that may lead to some, in order."""
+def _directories(path: str) -> tuple[list[os.DirEntry[str]], str]:
+    """Return the directories in it, and links to some, in order; and why a link is not known to be
+    none.
+    """
+    found: list[os.DirEntry[str]] = []
+    trouble = ""
     with os.scandir(path) as entries:
-        found = [
-            entry for entry in entries if entry.is_dir(follow_symlinks=False) or entry.is_symlink()
-        ]
-    return sorted(
-        (entry for entry in found if entry.is_dir() or entry.name == FOLDER),
-        key=lambda entry: entry.name,
-    )
+        for entry in entries:
+            if not (entry.is_dir(follow_symlinks=False) or entry.is_symlink()):
+                continue
+            try:
+                leads = entry.is_dir()
+            except OSError as error:
+                if shortage.of(error) is not None:
+                    raise  # it says nothing of the link
+                leads = False
+                if error.errno not in ABSENT | {errno.EACCES}:  # nor may Claude go there
+                    trouble = f"a link that cannot be followed ({error.strerror}: {entry.path})"
+            if leads or entry.name == FOLDER:
+                found.append(entry)
+    return sorted(found, key=lambda entry: entry.name), trouble

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pykoclaw_acp.system import shortage
-from pykoclaw_acp.trust.below import is_the_kernels
+from pykoclaw_acp.trust.below import ABSENT, is_the_kernels
 from pykoclaw_acp.trust.content import Stamp
 
 MAX_FILE: Final = 1024 * 1024  # bytes of one file
@@ -22,8 +22,6 @@ MAX_BYTES: Final = 32 * 1024 * 1024  # of all files
 MAX_ENTRIES: Final = 20_000  # of all directories
 MAX_DEPTH: Final = 8
 MAX_TIME: Final = 25.0  # s; ends before the wait for a disk that does not answer
-
-_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class Looking:
         except OSError as error:
             self.stamps[path] = None
             # What cannot be looked at is there
-            return 0 if error.errno in _ABSENT else stat.S_IFREG
+            return 0 if error.errno in ABSENT else stat.S_IFREG
         self.stamps[path] = stamp(status)
         return stat.S_IFMT(status.st_mode)
 
@@ -82,7 +80,7 @@ class Looking:
             if shortage.of(error) is not None:
                 raise  # it says nothing of the file
             self.kind(path)
-            if error.errno in _ABSENT:
+            if error.errno in ABSENT - {errno.ELOOP}:  # a circle is somebody's mistake
                 return None
             return ReadFile(
                 path, None, f"unreadable {self.stamps[path]}", f"cannot be read ({error.strerror})"
@@ -142,9 +140,10 @@ class Looking:
             if self.is_over():
                 return
             path = os.path.join(directory, name)
-            if stat.S_ISDIR(self.kind(path)):
+            kind = self.kind(path)
+            if stat.S_ISDIR(kind):
                 yield from self._files(path, depth - 1, seen)
-            else:
+            elif kind:
                 yield path
 
     def _is_too_much(self, target: str) -> bool:

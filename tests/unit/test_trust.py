@@ -713,6 +713,29 @@ def test_link_to_root_costs_no_look_below(work: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("target", ["loop", "plain.txt/a", "nowhere"])
+def test_links_that_lead_nowhere_are_passed_over(work: Path, target: str) -> None:
+    write(work / "tests/plain.txt", "Words.")
+    for folder in ("tests", ".claude/skills", ".claude/commands/a"):
+        (work / folder).mkdir(parents=True, exist_ok=True)
+        (work / folder / "loop").symlink_to(target)
+    assert look(work).acting == ()
+    write(work / "tests/sub" / SKILL, ACTS)
+    (place,) = look(work).acting
+    assert place.found == (f"tests/sub/{SKILL}: has hooks: {{}} in its front matter",)
+    assert place.content
+
+
+def test_link_that_cannot_be_followed_hides_no_other(work: Path) -> None:
+    link = work / "tests/link"
+    write(work / "tests/sub" / SKILL, ACTS)
+    link.symlink_to("x" * 300)
+    trouble = f"a link that cannot be followed (File name too long: {link})"
+    assert below.find(os.fspath(work), "", below.MAX_DIRECTORIES, math.inf) == below.Below(
+        (f"{work}/tests/sub",), trouble
+    )
+
+
 def test_names_that_are_no_text_can_be_told(work: Path) -> None:
     name = os.fsdecode(b"\xff\xfe.md")
     write(work / ".claude/commands" / name, "!`x`")
