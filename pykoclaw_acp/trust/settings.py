@@ -26,6 +26,7 @@ _HARMLESS: Final = frozenset(
 )  # fmt: skip
 _HARMLESS_PERMISSIONS: Final = frozenset({"deny", "ask"})
 _OF_FILE: Final = re.compile(r"\A(Read|Edit|Write|MultiEdit|NotebookEdit|Glob|Grep|LS)\(/(?!/)")
+_SPECIAL: Final = re.compile(r"[\\\[*?]")  # in a path that is a pattern
 _ONLY_IF_TRUE: Final = frozenset(
     {"enableAllProjectMcpServers", "skipDangerousModePermissionPrompt"}
 )
@@ -101,7 +102,9 @@ def _from_root(rule: str, directory: str) -> str:
     """The rule, with a path that is relative to the directory of its file (`/a`) as one from the
     root (`//…/a`).
     """
-    return _OF_FILE.sub(lambda found: f"{found[1]}(/{directory}/", rule)
+    # By `?`, any letter: it rather forbids too much, and rules and patterns escape differently.
+    place = _SPECIAL.sub("?", directory)
+    return _OF_FILE.sub(lambda found: f"{found[1]}(/{place}/", rule)
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -137,7 +137,7 @@ async def test_moved_project_keeps_memory_and_asks_anew(stack: Stack) -> None:
 
 @pytest.mark.long
 async def test_what_the_directory_forbids_counts_without_trust(stack: Stack) -> None:
-    work = stack.root / "clone"
+    work = stack.root / "[cl]one"
     (work / ".claude").mkdir(parents=True)
     for name in ("secret", "other", "told"):
         (work / f"{name}.txt").write_text(f"WORDS of {name}")

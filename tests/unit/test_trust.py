@@ -249,6 +249,13 @@ def test_what_settings_forbid_means_the_same_from_elsewhere(permissions: Any, ke
     assert settings.restrictions({"permissions": permissions}, "/work") == kept
 
 
+def test_letters_of_patterns_in_directory_forbid_no_less() -> None:
+    value = {"permissions": {"deny": ["Read(/a[b]/*)"]}}
+    assert settings.restrictions(value, "/[x] *?\\/work") == {
+        "deny": ["Read(//?x] ???/work/a[b]/*)"]
+    }
+
+
 def test_a_directory_without_settings_does_not_act(work: Path) -> None:
     write(work / "CLAUDE.md", "Words.")
     write(work / ".claude/rules/a.md", "Words.")
