@@ -93,10 +93,15 @@ def _target(text: str) -> Target:
 
 
 def _check_url(url: str) -> None:
+    if any(one.isspace() or not one.isprintable() for one in url):  # urlsplit drops some of them
+        raise ValueError("the address of a webhook has no blanks; commas are between targets")
     parts = urlsplit(url)
     if not parts.hostname or parts.username is not None or parts.password is not None:
         raise ValueError("the address of a webhook needs a host, and may not contain a password")
-    _ = parts.port  # raises ValueError
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError("the port of a webhook is a number up to 65535") from None
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ValueError("a webhook on another machine needs https")
 

@@ -14,8 +14,9 @@ import http.client
 import socket
 import ssl
 import time
+from string import punctuation
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.notify.acceptance import NotAccepted
@@ -50,7 +51,7 @@ class Post:
     def wait(self, limit: float) -> None:
         """Send it and wait for the status, blocking; raises NotAccepted."""
         path = self._parts.path or "/"
-        target = f"{path}?{self._parts.query}" if self._parts.query else path
+        target = quote(f"{path}?{self._parts.query}" if self._parts.query else path, punctuation)
         try:
             self._connection = _connection(self._parts, limit)
             self._connection.connect()
@@ -91,12 +92,14 @@ async def tell(url: str, secret: str, body: bytes, notice_id: str, limit: float 
 
 def _connection(parts: SplitResult, limit: float) -> http.client.HTTPConnection:
     host = parts.hostname or ""
+    # Without one, the client takes the end of an IPv6 address.
+    port = parts.port or (443 if parts.scheme == "https" else 80)
     if parts.scheme == "https":
         context = ssl.create_default_context()
-        return http.client.HTTPSConnection(host, parts.port, timeout=limit, context=context)
+        return http.client.HTTPSConnection(host, port, timeout=limit, context=context)
     if not is_loopback(host):
         raise ValueError("a webhook on another machine needs https")
     # The name may lead elsewhere: http is for this machine alone.
     return http.client.HTTPConnection(
-        "127.0.0.1" if host == "localhost" else host, parts.port, timeout=limit
+        "127.0.0.1" if host == "localhost" else host, port, timeout=limit
     )

@@ -200,6 +200,12 @@ async def test_webhook_gets_signed_notice(receiver: Receiver) -> None:
     assert made == expected
 
 
+async def test_letters_beyond_ascii_in_webhook_are_encoded(receiver: Receiver) -> None:
+    await webhook.tell(f"{receiver.url}&who=J%C3%BCrgen+Größe", "key", b"{}", "n")
+    ((path, _, _),) = receiver.got
+    assert path == "/hook?x=1&who=J%C3%BCrgen+Gr%C3%B6%C3%9Fe"
+
+
 @pytest.mark.parametrize("status", [301, 307, 400, 410, 500])
 async def test_other_statuses_have_not_accepted(receiver: Receiver, status: int) -> None:
     receiver.statuses = [status]

@@ -29,6 +29,7 @@ from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolic
 from pykoclaw_acp.model.questions import Question
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.notify import command, sender, targets, webhook, words
+from pykoclaw_acp.notify.acceptance import NotAccepted
 from pykoclaw_acp.notify.quiet import QuietHours
 from pykoclaw_acp.notify.targets import CommandTarget, Webhook
 from pykoclaw_acp.system.clock import Clock
@@ -69,6 +70,10 @@ def test_commands_webhooks_and_conversations_are_told_apart() -> None:
         "https://ann:password@example.com/",
         "https:///x",
         "https://example.com:port/",
+        "https://example.com/a https://example.com/b",
+        "https://example.com/a\thttps://example.com/b",
+        "https://example.com/a\nb",
+        "https://example.com/\x7f",
         "ftp://example.com/",
         "/bin/tell 'open",
     ],
@@ -82,6 +87,37 @@ def test_other_targets_are_refused_without_repeating_them(setting: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "[::1]", "localhost"])
 def test_this_machine_may_be_told_without_encryption(host: str) -> None:
     assert targets.parse(f"http://{host}:8080/x") == [Webhook(f"http://{host}:8080/x")]
+
+
+def test_port_of_webhook_is_not_repeated() -> None:
+    with pytest.raises(ValueError, match="port") as refused:
+        targets.parse("https://ann:S3CRET/")
+    assert "S3CRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("https://[2001:db8::5]/hook", ("2001:db8::5", 443)),
+        ("https://[2001:db8::abcd]:8443/", ("2001:db8::abcd", 8443)),
+        ("http://[::1]/hook", ("::1", 80)),
+        ("http://localhost", ("127.0.0.1", 80)),
+        ("https://example.com/", ("example.com", 443)),
+    ],
+)
+def test_webhook_is_sent_to_its_address(
+    url: str, address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connected: list[tuple[str, int]] = []
+
+    def connect(to: tuple[str, int], *_: Any) -> Any:
+        connected.append(to)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("socket.create_connection", connect)
+    with pytest.raises(NotAccepted, match="ConnectionRefusedError"):
+        webhook.Post(url, "key", b"{}", "n").wait(1)
+    assert connected == [address]
 
 
 def test_names_and_settings_shown_hold_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
