@@ -69,8 +69,8 @@ def credential(context: Context) -> Finding:
         return Finding("credential", "ok", f"{name} in the environment of {whose}")
     if (name := credentials.in_environment(_of_home_file(context))) is not None:
         return Finding("credential", "ok", f"{name} in {context.home / IN_HOME}")
-    if handed := credentials.handed(environment):
-        return Finding("credential", "ok", f"{', '.join(handed)} from systemd, for {whose}")
+    if credentials.is_handed(environment):
+        return Finding("credential", "ok", f"{credentials.KEY} from systemd, for {whose}")
     account, folder = configuration(context)
     file = credentials.login(folder)
     if file is None:

@@ -31,7 +31,7 @@ def _info(daemon_environment: DaemonEnvironment, account: str) -> AccountInfo:
     own = credentials.in_environment(daemon_environment.own(account)) is not None
     credential: Credential
     try:
-        if account == daemon_environment.account and credentials.handed(os.environ):
+        if account == daemon_environment.account and credentials.is_handed(os.environ):
             own = True
         credential = "environment" if own else "login" if credentials.login(directory) else None
     except (OSError, MemoryError):

@@ -96,7 +96,7 @@ def credential_of(daemon_environment: DaemonEnvironment, client: AcpClient) -> s
     if (variable := credentials.in_environment(environment)) is not None:
         return variable
     with _reading():
-        if account == daemon_environment.account and credentials.handed(os.environ):
+        if account == daemon_environment.account and credentials.is_handed(os.environ):
             return HANDED
         return credentials.login(directory)
 

@@ -17,6 +17,7 @@ LOGIN: Final = ".credentials.json"  # in Claude's configuration directory
 _SERVERS: Final = frozenset({"mcpOAuth", "mcpOAuthClientConfig"})
 _HEADERS: Final = "ANTHROPIC_CUSTOM_HEADERS"  # besides a key, not instead of one
 _MOST: Final = 4 * 1024 * 1024  # bytes of a file; more than the CLI reads
+KEY: Final = "anthropic_api_key"  # its name in the units of deploy/
 _HANDED: Final = "CREDENTIALS_DIRECTORY"  # systemd's LoadCredential
 
 
@@ -26,19 +27,30 @@ def in_environment(environment: Mapping[str, str]) -> str | None:
     return next((name for name in names if environment.get(name)), None)
 
 
-def handed(environment: Mapping[str, str]) -> list[str]:
-    """Names of the files that systemd hands to the daemon; an empty one is no credential. Raises as
-    `login`.
+def key_of_service(environment: Mapping[str, str]) -> str:
+    """The API key that systemd holds for the service (`LoadCredential=`, systemd.exec(5)); empty:
+    none. Raises OSError if it is there and cannot be read.
     """
     directory = environment.get(_HANDED)
     if not directory:
-        return []
+        return ""
     try:
-        return sorted(one.name for one in os.scandir(directory) if one.stat().st_size)
+        with opened(os.path.join(directory, KEY)) as descriptor:
+            return os.read(descriptor, _MOST).decode(errors="replace").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def is_handed(environment: Mapping[str, str]) -> bool:
+    """Whether the service gets a key from systemd; other credentials of its are not for Claude.
+    Raises as `login`.
+    """
+    try:
+        return bool(key_of_service(environment))
     except OSError as error:
         if shortage.of(error) is not None:
             raise
-        return []
+        return False
 
 
 def configuration(environment: Mapping[str, str], home: str | os.PathLike[str]) -> str:

@@ -21,6 +21,7 @@ from claude_agent_sdk.types import (
 )
 
 from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.system import credentials
 from pykoclaw_acp.system.lineage import WORKER
 from pykoclaw_acp.worker import gateway, profile, rules
 from pykoclaw_acp.worker.servers import Servers
@@ -28,7 +29,6 @@ from pykoclaw_acp.worker.servers import Servers
 # Bytes of one CLI line; the default of 1 MiB ends a session at a large image
 MAX_BUFFER: Final = 256 * 1024 * 1024
 TASK_TOOLS: Final = "CLAUDE_CODE_ENABLE_TODO_TOOLS"
-CREDENTIAL: Final = "anthropic_api_key"  # its name in the units of deploy/
 WRAPPER: Final = Path(__file__).with_name("claude-exec")
 # Tools whose promise this agent cannot keep: timers die with an idle worker.
 DISALLOWED: Final = ["CronCreate", "CronList", "CronDelete", "ScheduleWakeup"]
@@ -58,15 +58,10 @@ def find_cli(configured: str | None) -> str:
 
 
 def credential() -> dict[str, str]:
-    """The API key that systemd holds for the service (`LoadCredential=`, systemd.exec(5)); it goes
-    before a variable.
-
-    Raises OSError if it is there and cannot be read.
+    """The variable with the key that systemd holds for the service, which goes before one of its
+    environment. Raises OSError if the key is there and cannot be read.
     """
-    directory = os.environ.get("CREDENTIALS_DIRECTORY")
-    if directory is None or not (path := Path(directory) / CREDENTIAL).exists():
-        return {}
-    key = path.read_text().strip()
+    key = credentials.key_of_service(os.environ)
     return {"ANTHROPIC_API_KEY": key} if key else {}
 
 

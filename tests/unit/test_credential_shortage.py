@@ -15,6 +15,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.session_environment import DaemonEnvironment
 from pykoclaw_acp.server import accounts, authenticating
 from pykoclaw_acp.system import credentials, environment
+from pykoclaw_acp.worker import options
 from pykoclaw_acp.worker.login_failures import explained
 from tests.workers import OPTIONS
 
@@ -48,14 +49,45 @@ def told(tmp_path: Path, words: str = SAID) -> TurnFailure:
     return explained(failure, words, OPTIONS, {"CLAUDE_CONFIG_DIR": str(tmp_path)})
 
 
+def test_only_key_that_workers_read_is_a_credential(
+    daemon_environment: DaemonEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service may get others from systemd."""
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+
+    def seen() -> tuple[object, ...]:
+        (own,) = accounts.every(daemon_environment)
+        return (
+            options.credential(),
+            authenticating.credential_of(daemon_environment, CLIENT),
+            own.credential,
+        )
+
+    for name in ("github_token", "anthropic-api-key"):
+        (tmp_path / name).write_text("S3CRET")
+    key = tmp_path / credentials.KEY
+    key.write_text("\n")
+    assert seen() == ({}, None, None)
+    key.write_text("sk-ant-file\n")
+    assert seen() == (
+        {"ANTHROPIC_API_KEY": "sk-ant-file"},
+        authenticating.HANDED,
+        "environment",
+    )
+
+
+@pytest.mark.parametrize("handed", [False, True])
 @pytest.mark.parametrize(("error", "kind"), SHORTAGES)
 def test_shortage_is_no_missing_credential(
     error: BaseException,
     kind: str,
+    handed: bool,
     daemon_environment: DaemonEnvironment,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if handed:
+        monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
     fail(monkeypatch, error)
     with pytest.raises(Overloaded) as refused:
         authenticating.credential_of(daemon_environment, CLIENT)

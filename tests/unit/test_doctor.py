@@ -23,7 +23,7 @@ from pykoclaw_acp.model.session_environment import DaemonEnvironment
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.store import engine
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.system import trusted_path
+from pykoclaw_acp.system import credentials, trusted_path
 from tests.groups import shared_with
 from tests.waiting import eventually_sync
 
@@ -455,14 +455,14 @@ def test_credential_is_found_everywhere_and_never_shown(context: Context, tmp_pa
             True,
         )
         assert "sk-very-secret" not in repr(found(**{name: "sk-very-secret"}))
-    (tmp_path / "handed").mkdir()
-    (tmp_path / "handed/anthropic-api-key").write_text("")
-    assert found(CREDENTIALS_DIRECTORY=str(tmp_path / "handed")).level == "problem"
-    (tmp_path / "handed/anthropic-api-key").write_text("sk-very-secret")
-    assert (
-        "anthropic-api-key from systemd"
-        in found(CREDENTIALS_DIRECTORY=str(tmp_path / "handed")).found
-    )
+    handed = tmp_path / "handed"
+    assert found(CREDENTIALS_DIRECTORY=str(handed)).level == "problem"
+    handed.mkdir()
+    for name, value in (("github_token", "x"), ("anthropic-api-key", "x"), (credentials.KEY, "\n")):
+        (handed / name).write_text(value)
+        assert found(CREDENTIALS_DIRECTORY=str(handed)).level == "problem"
+    (handed / credentials.KEY).write_text("sk-very-secret")
+    assert f"{credentials.KEY} from systemd" in found(CREDENTIALS_DIRECTORY=str(handed)).found
     (tmp_path / "claude").mkdir()
     (tmp_path / "claude/settings.json").write_text('{"apiKeyHelper": "/bin/key"}')
     assert "helper" in found(CLAUDE_CONFIG_DIR=str(tmp_path / "claude")).found
