@@ -260,13 +260,17 @@ def restart() -> None:
 
     The new daemon adopts the workers, and connected clients reconnect. It has the environment of a
     connected client or of this shell; under systemd, that of the unit. The running daemon is left
-    alone if a setting cannot be used. Exit status: 3 if no daemon is running, 78 if a setting
+    alone if a setting of this shell or of ~/.local/share/pykoclaw/.env cannot be used; the
+    environment of a unit is not examined. Exit status: 3 if no daemon is running, 78 if a setting
     cannot be used.
     """
+    from contextlib import chdir
+
     from pykoclaw_acp.commands import stopping as command
     from pykoclaw_acp.config import loading
 
-    loading.load()  # which the next daemon does
+    with chdir("/"):  # as the next daemon, which reads no `./.env` of this directory
+        loading.load()
     command.restart()
 
 

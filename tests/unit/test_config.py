@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.config import dotenv, listing, loading, unknown
 from pykoclaw_acp.config.settings import Settings
-from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.errors import ConfigurationError, DaemonNotRunning
 from pykoclaw_acp.front import call as front
 from pykoclaw_acp.link import places
 from pykoclaw_acp.link.places import Places
@@ -294,6 +294,21 @@ def test_trusted_directory_file_counts_for_all_but_trust(
     places.use({})
     monkeypatch.delenv("PYKOCLAW_DATA")
     assert Places.find().data == default, "a client's front reads none"
+
+
+def test_restart_examines_settings_of_next_daemon(empty_home: Path, tmp_path: Path) -> None:
+    home = empty_home / ".local/share/pykoclaw"
+    here = write(tmp_path / ".env", "PYKOCLAW_MAX_WORKERS=banana\n")
+    trust_dotenv(home, tmp_path)
+
+    def status() -> int:
+        return CliRunner().invoke(cli, ["restart"], prog_name="pykoclaw-acp").exit_code
+
+    assert status() == DaemonNotRunning.exit_code
+    here.write_text("PYKOCLAW_MAX_WORKERS=7\n")
+    trust_dotenv(home, tmp_path)
+    write(home / ".env", "PYKOCLAW_MAX_WORKERS=banana\n")
+    assert status() == ConfigurationError.exit_code
 
 
 def test_unreadable_env_file_does_not_block(tmp_path: Path) -> None:
