@@ -11,11 +11,17 @@ from typing import Final
 from pykoclaw_acp.errors import ConfigurationError
 
 IN_HOME: Final = ".local/share/pykoclaw/.env"
+NO_HOME: Final = "There is no home directory. Set HOME to an existing directory."
 
 
 def home_file() -> Path:
-    """The `.env` of the home directory, which is always read."""
-    return Path.home() / IN_HOME
+    """The `.env` of the home directory, which is always read. Raises ConfigurationError if there is
+    no home.
+    """
+    try:
+        return Path.home() / IN_HOME
+    except RuntimeError as error:  # of a user that the system does not know
+        raise ConfigurationError(NO_HOME) from error
 
 
 def may_be_read(here: Path, at_home: Path) -> bool:

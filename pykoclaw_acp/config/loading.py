@@ -7,6 +7,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from pykoclaw_acp.config.dotenv import NO_HOME
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.config.sources import layers, origin, variable
 from pykoclaw_acp.errors import ConfigurationError
@@ -26,9 +27,7 @@ def load() -> Settings:
     except ValidationError as error:
         raise ConfigurationError("\n".join(_complaints(error))) from None
     except RuntimeError as error:  # what pathlib raises for a user without a home
-        raise ConfigurationError(
-            "There is no home directory. Set HOME to an existing directory."
-        ) from error
+        raise ConfigurationError(NO_HOME) from error
 
 
 def _complaints(error: ValidationError) -> Iterator[str]:

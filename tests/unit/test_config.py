@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -309,6 +310,20 @@ def test_restart_examines_settings_of_next_daemon(empty_home: Path, tmp_path: Pa
     trust_dotenv(home, tmp_path)
     write(home / ".env", "PYKOCLAW_MAX_WORKERS=banana\n")
     assert status() == ConfigurationError.exit_code
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "doctor", "logs", "serve", "stop"])
+def test_absent_home_is_named_by_every_command(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a user that the system does not know, in a container."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    result = CliRunner().invoke(cli, command.split(), prog_name="pykoclaw-acp")
+    assert (result.exit_code, result.stderr) == (
+        ConfigurationError.exit_code,
+        f"pykoclaw-acp: {dotenv.NO_HOME}\n",
+    )
 
 
 def test_unreadable_env_file_does_not_block(tmp_path: Path) -> None:
