@@ -62,13 +62,17 @@ def unread() -> list[str]:
 
 
 def why_unread() -> str | None:
-    """Which `./.env` is not read, and why; None if it is read, or has no settings of ours."""
+    """Which `.env`, of this directory or the home, is not read, and why; None if they are read, or
+    have no settings of ours.
+    """
     here, at_home = Path(".env"), home_file()
     from pykoclaw_acp.trust import dotenv
 
     if names := unread():
         said = f"./.env is not read, as this directory is not trusted: {', '.join(names)}"
         return f"{said} ({here.absolute()})"
+    if at_home.exists() and not at_home.is_file():
+        return f"{at_home} is not read: it is not a file"
     reason = dotenv.trouble(".")
     if reason is None or (at_home.exists() and here.exists() and here.samefile(at_home)):
         return None

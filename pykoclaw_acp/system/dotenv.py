@@ -9,6 +9,8 @@ import os
 import re
 from collections import ChainMap
 
+from pykoclaw_acp.system.regular_files import opened
+
 _SPACE = re.compile(r"[^\S\r\n]*")
 _BLANK = re.compile(r"\s*")
 _EXPORT = re.compile(r"(?:export[^\S\r\n]+)?")
@@ -87,9 +89,9 @@ class _Parser:
 
 def read(path: str) -> dict[str, str]:
     """Variables of the file, with `${NAME}` and `${NAME:-default}` expanded; raises OSError, also if
-    those stand for more than `MOST`, and UnicodeDecodeError.
+    it is no file or those stand for more than `MOST`, and UnicodeDecodeError.
     """
-    with open(path, encoding="utf-8") as file:
+    with opened(path) as descriptor, open(descriptor, encoding="utf-8", closefd=False) as file:
         text = file.read().removeprefix("\ufeff")
     values: dict[str, str | None] = {}
     known = ChainMap[str, str | None](values, dict(os.environ))

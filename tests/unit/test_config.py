@@ -433,6 +433,10 @@ def test_unread_file_is_named_with_reason(empty_home: Path, tmp_path: Path) -> N
     file.unlink()
     file.mkdir()
     assert "it is not a file" in (dotenv.why_unread() or "")
+    file.rmdir()
+    at_home = empty_home / dotenv.IN_HOME
+    os.mkfifo(at_home)
+    assert dotenv.why_unread() == f"{at_home} is not read: it is not a file"
 
 
 def test_a_choice_is_explained_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:

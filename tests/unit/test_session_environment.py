@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.config import sources
+from pykoclaw_acp.config import dotenv, sources
 from pykoclaw_acp.config.session_environment import others, own_variables
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.model import session_environment as rules
@@ -203,6 +204,18 @@ def test_own_webhook_is_no_other_setting(monkeypatch: pytest.MonkeyPatch, tmp_pa
     settings = Settings(data=tmp_path)
     assert others(settings, own) == []
     assert others(settings, {"PYKOCLAW_NOTIFY": "https://example.org/y"}) == ["PYKOCLAW_NOTIFY"]
+
+
+def test_pipe_in_place_of_file_keeps_nobody_waiting(empty_home: Path) -> None:
+    at_home = empty_home / dotenv.IN_HOME
+    at_home.parent.mkdir(parents=True)
+    os.mkfifo(at_home)
+    reader = threading.Thread(target=own_variables, daemon=True)
+    reader.start()
+    reader.join(30)
+    if waits := reader.is_alive():
+        at_home.write_text("")
+    assert not waits
 
 
 def test_the_daemons_own_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
