@@ -68,10 +68,12 @@ def account(value: str) -> str:
 
 
 def umask(value: str | None) -> str | None:
-    """A umask, in octal digits."""
-    if value is not None and re.fullmatch("0{0,2}[0-7]{1,3}", value) is None:
+    """A umask, in octal digits: four of them, however many were given."""
+    if value is None:
+        return None
+    if re.fullmatch("0{0,2}[0-7]{1,3}", value) is None:
         raise ValueError("it has octal digits, as 022 or 0077")
-    return value
+    return f"{int(value, 8):04o}"
 
 
 def or_none(value: Any) -> Any:

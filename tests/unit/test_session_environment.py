@@ -168,9 +168,10 @@ def test_clients_settings_are_compared_by_meaning(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/claude")
-    settings = Settings(max_workers=3, hide_channels=("wa", "tg"), data=tmp_path)
+    settings = Settings(max_workers=3, hide_channels=("wa", "tg"), umask="0022", data=tmp_path)
     agreeing = {
         "PYKOCLAW_MAX_WORKERS": "03",
+        "PYKOCLAW_UMASK": "22",
         "PYKOCLAW_HIDE_CHANNELS": "wa, tg",
         "PYKOCLAW_IDLE_TIMEOUT": "1800.0",
         "PYKOCLAW_PERMISSION_TIMEOUT": "none",
