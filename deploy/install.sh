@@ -50,6 +50,12 @@ else
     units=$config/systemd/user settings=$config/pykoclaw
     home=$HOME
     [ "$(stat -c %u "$home/.")" = "$(id -u)" ] || fail "$home is not yours. Run it as its user, without sudo."
+    # By it the manager is found. With su, sudo -u and cron it is unset, or that of another user.
+    runtime=/run/user/$(id -u)
+    if [ "$(stat -c %u "${XDG_RUNTIME_DIR:-}" 2>/dev/null)" != "$(id -u)" ] && [ -d "$runtime" ]; then
+        XDG_RUNTIME_DIR=$runtime
+        export XDG_RUNTIME_DIR
+    fi
 fi
 dropin=$units/$service.d/program.conf mark='# Chosen with --program.'
 changed=no
@@ -60,6 +66,12 @@ manage() { systemctl --$scope "$@"; }
 
 # Whether a manager runs that these files are for.
 managed() { [ -z "$destdir" ] && manage show-environment >/dev/null 2>&1; }
+
+# One that runs and does not answer would keep the old units.
+require_answer() {
+    [ $scope = user ] && [ -S "${XDG_RUNTIME_DIR:-}/systemd/private" ] || return 0
+    managed || fail "Your systemd manager does not answer (\`systemctl --user status\`), so nothing was changed."
+}
 
 # `enable` and `disable` are links, which need no manager.
 link() {
@@ -114,6 +126,8 @@ take_away() {
     say "removed $1"
 }
 
+is_program() { [ -f "$1" ] && [ -x "$1" ]; }
+
 # Which program the service runs: that of --program, also of an earlier one, else the one that the unit's own PATH leads
 # to, which needs no drop-in, else that of the person's PATH.
 choose_program() {
@@ -121,14 +135,14 @@ choose_program() {
     path=$(sed -n 's/^Environment=PATH=//p' "$source/$service" | sed "s|%h|$home|g")
     if [ -n "$program" ]; then
         chosen=$program
-        [ -x "$program" ] || fail "$program is not an executable program."
+        is_program "$program" || fail "$program is not an executable program."
         program=$(CDPATH= cd -- "$(dirname -- "$program")" && pwd)/$(basename -- "$program")
     else
         if [ -e "$dropin" ]; then
             kept=$(sed -n 's/^ExecStart="\(.*\)" serve$/\1/p' "$dropin")
             [ -n "$kept" ] || fail "$dropin is not as this script writes it. Move it away, or say --program PATH."
             grep -qx "$mark" "$dropin" && chosen=$kept
-            [ -x "$kept" ] || { say "$kept, which the service ran, is gone"; chosen=''; }
+            is_program "$kept" || { say "$kept, which the service ran, is gone"; chosen=''; }
         fi
         program=$chosen
         if [ -n "$program" ]; then
@@ -167,7 +181,8 @@ choose_profile() {
     set_to=$(setting PYKOCLAW_PROFILE)
     if [ -z "$profile" ]; then
         [ -z "$set_to" ] && [ -z "$destdir" ] && [ -t 0 ] && [ -t 1 ] || return 0
-        [ $scope = system ] || ! grep -qs '^PYKOCLAW_PROFILE=' "$home/.local/share/pykoclaw/.env" || return 0
+        theirs=$home/.local/share/pykoclaw/.env
+        [ $scope = system ] || ! grep -qsE "^$blank(export$blank)?PYKOCLAW_PROFILE$blank=" "$theirs" || return 0
         say "Which defaults are sessions to have (PYKOCLAW_PROFILE)?"
         say "  editor    Claude asks before it changes files or runs commands"
         say "  pykoclaw  as pykoclaw's earlier ACP plugin: nobody is asked (docs/migration.md)"
@@ -181,7 +196,7 @@ choose_profile() {
     [ "$profile" != "$set_to" ] || return 0
     # A copy has the mode of the file, which may hold keys, before it has its content.
     cp -p "$file" "$file.new"
-    { grep -v '^PYKOCLAW_PROFILE=' "$file" || :; printf 'PYKOCLAW_PROFILE=%s\n' "$profile"; } >"$file.new"
+    { grep -v "^${blank}PYKOCLAW_PROFILE$blank=" "$file" || :; printf 'PYKOCLAW_PROFILE=%s\n' "$profile"; } >"$file.new"
     mv -f "$file.new" "$file"
     changed=yes
     say "set PYKOCLAW_PROFILE=$profile in $file"
@@ -232,14 +247,17 @@ as_owner() {
     exec "$@"
 }
 
-# setting NAME: what the service's environment file says, without the quotes that systemd takes off.
+# setting NAME: what the service's environment file says, without the blanks and quotes that systemd takes off.
+blank='[[:space:]]*'
 setting() {
-    sed -n "s/^$1=//p" "$settings/environment" | tail -n 1 | sed "s/^\([\"']\)\(.*\)\1\$/\2/"
+    sed -n "s/^$blank$1$blank=$blank//p" "$settings/environment" | tail -n 1 |
+        sed "s/$blank\$//; s/^\([\"']\)\(.*\)\1\$/\2/"
 }
 
 # ----------------------------------------------------------------------------------------------------------------------
 
 install_units() {
+    require_answer
     for place in "$dropin" "$settings/environment"; do require_own "$place"; done
     choose_program
     put "$source/$socket" "$units/$socket"
@@ -269,8 +287,10 @@ install_units() {
 
 uninstall_units() {
     for place in "$dropin" "$settings/environment"; do require_own "$place"; done
+    require_answer
     if managed; then
-        manage stop $socket $service 2>/dev/null || true
+        manage stop $socket $service 2>/dev/null || ! manage --quiet is-active $socket $service ||
+            fail "The service does not stop, so nothing was removed. See \`systemctl --$scope status $service\`."
     fi
     if [ -e "$units/$socket" ]; then link disable; fi
     for file in "$units/$socket" "$units/$service" "$dropin"; do take_away "$file"; done

@@ -293,6 +293,18 @@ def test_users_daemon_is_looked_for_from_home(inside: Inside) -> None:
     assert said.splitlines()[-1] == "/root"
 
 
+def test_users_manager_is_found_without_a_login(inside: Inside) -> None:
+    """As with su, cron and sudo, with which the variable is unset or another user's."""
+    said = inside(
+        "printf '#!/bin/sh\necho $XDG_RUNTIME_DIR >>/asked\n' > /stub/systemctl; chown 0:0 /root\n"
+        "mkdir -p -m 700 /run/user/$(id -u); export HOME=/root\n"
+        "for XDG_RUNTIME_DIR in '' /nowhere; do export XDG_RUNTIME_DIR\n"
+        "$REPOSITORY/deploy/install.sh --program /opt/pykoclaw-acp 2>&1; done; sort -u /asked"
+    )
+    assert "No systemd manager" not in said
+    assert said.splitlines()[-1] == "/run/user/0"
+
+
 def test_user_install_as_root_refuses_foreign_home(inside: Inside) -> None:
     install = f"{ROOT}/deploy/install.sh --program /opt/pykoclaw-acp"
     script = f"HOME=/var/lib/pykoclaw {install} 2>&1 && echo DONE; id -u pykoclaw"

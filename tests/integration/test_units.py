@@ -273,17 +273,93 @@ def test_changed_unit_is_replaced_and_program_is_selectable(
     )
 
 
+def manager(program: Path, script: str) -> Path:
+    """A systemctl that does this."""
+    made = program.with_name("systemctl")
+    made.write_text(f"#!/bin/sh\n{script}\n")
+    made.chmod(0o755)
+    return made
+
+
+def refused(program: Path, *arguments: str) -> str:
+    """Why it does nothing."""
+    result = subprocess.run(
+        [str(INSTALL), *arguments],
+        env={
+            **os.environ,
+            "PATH": f"{program.parent}:{os.environ['PATH']}",
+            "XDG_RUNTIME_DIR": str(program.parent),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    return result.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("--uninstall",)])
+def test_silent_manager_is_not_taken_for_none(
+    program: Path, empty_home: Path, arguments: tuple[str, ...]
+) -> None:
+    systemctl = manager(program, "case $* in *show-environment*) exit 1 ;; esac")
+    install(program)
+    installed = tree(empty_home)
+    (program.parent / "systemd").mkdir()
+    with socket.socket(socket.AF_UNIX) as private:
+        private.bind(str(program.parent / "systemd/private"))
+        assert "does not answer" in refused(program, *arguments)
+    assert tree(empty_home) == installed
+    systemctl.write_text("#!/bin/sh\n")
+    install(program, *arguments)
+
+
+def test_service_that_does_not_stop_is_not_removed(program: Path, empty_home: Path) -> None:
+    systemctl = manager(program, "case $* in *' stop '*) exit 1 ;; esac")
+    install(program)
+    installed = tree(empty_home)
+    assert "does not stop" in refused(program, "--uninstall")
+    assert tree(empty_home) == installed
+    systemctl.write_text(
+        "#!/bin/sh\ncase $* in *' stop '*) exit 5 ;; *is-active*) exit 3 ;; esac\n"
+    )
+    install(program, "--uninstall")
+    assert tree(empty_home) == {}
+
+
+def test_directory_is_no_program_of_a_service(program: Path, empty_home: Path) -> None:
+    manager(program, "")
+    assert "is not an executable program" in refused(program, "--program", str(program.parent))
+    assert tree(empty_home) == {}
+
+
+def test_settings_are_read_as_systemd_reads_them(program: Path, empty_home: Path) -> None:
+    manager(program, "")
+    install(program)
+    program.write_text('#!/bin/sh\necho "[$PYKOCLAW_DATA][$PYKOCLAW_STATE]" >"$HOME/seen"\n')
+    file = empty_home / ".config/pykoclaw/environment"
+    lines = ' PYKOCLAW_DATA="/srv/a b " \n\tPYKOCLAW_STATE = /state\t\r\n'
+    file.write_text(f"{lines} PYKOCLAW_PROFILE = 'pykoclaw' \n")
+    assert "PYKOCLAW_PROFILE" not in install(program, "--profile", "pykoclaw")
+    assert (empty_home / "seen").read_text() == "[/srv/a b ][/state]\n"
+    install(program, "--profile", "editor")
+    assert file.read_text() == f"{lines}PYKOCLAW_PROFILE=editor\n".replace("\r\n", "\n")
+
+
 def test_relative_paths_are_taken_from_here(program: Path, empty_home: Path) -> None:
     """Whatever CDPATH says, with which the shell prints where it goes."""
-    manager = program.with_name("systemctl")  # one that runs nothing
-    manager.write_text("#!/bin/sh\ncase $* in *show-environment*) exit 1 ;; esac\n")
-    manager.chmod(0o755)
+    manager(program, "case $* in *show-environment*) exit 1 ;; esac")
     shutil.copytree(DEPLOY, empty_home / "x/deploy")
     (empty_home / "x/own").mkdir()
     shutil.copy(program, empty_home / "x/own/pykoclaw-acp")
     result = subprocess.run(
         ["deploy/install.sh", "--program", "own/pykoclaw-acp"],
-        env={**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "CDPATH": "."},
+        env={
+            **os.environ,
+            "PATH": f"{program.parent}:{os.environ['PATH']}",
+            "XDG_RUNTIME_DIR": str(program.parent),
+            "CDPATH": ".",
+        },
         cwd=empty_home / "x",
         capture_output=True,
         text=True,
