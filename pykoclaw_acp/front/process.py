@@ -9,7 +9,12 @@ from pykoclaw_acp.front import words
 from pykoclaw_acp.front.dial import Dialer
 from pykoclaw_acp.front.relay import Relay
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.system.machine import check_platform, open_missing_streams, withhold_memory
+from pykoclaw_acp.system.machine import (
+    check_platform,
+    open_missing_streams,
+    unblock_signals,
+    withhold_memory,
+)
 
 USAGE = 2  # as of a command line that cannot be understood
 
@@ -57,4 +62,5 @@ def _watch_signals() -> int:
         # As nohup and shells in the background have it
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+    unblock_signals()
     return read

@@ -22,8 +22,18 @@ def check_platform() -> None:
 def prepare() -> None:
     """Set what a server and its children need of the system, before the first of them starts."""
     open_missing_streams()
+    unblock_signals()
     withhold_memory()
     make_no_core_files()
+
+
+def unblock_signals() -> None:
+    """Receive the signals that the parent process has blocked, which its children inherit: whoever
+    stops them would wait in vain.
+    """
+    import signal
+
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def withhold_memory() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from pykoclaw_acp.system import processes
 from tests.e2e.commands import run
 from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness.stack import PROGRAM
 from tests.waiting import eventually
 
 DAEMON = script("bash touch begun; setsid sleep 331 & sleep 332", "text Never said.")
@@ -46,6 +48,17 @@ async def test_daemon_outlives_the_tree_of_its_client(stack: Stack) -> None:
     other = await named(await stack.spawn_front())
     await other.load(session, stack.work)
     await other.until(lambda: stack.rows("SELECT state FROM acp_turns") == [{"state": "done"}])
+
+
+@pytest.mark.parametrize("part", ["daemon", "front"])
+async def test_signals_blocked_by_parent_are_received(stack: Stack, part: str) -> None:
+    blocking = ("env", "--block-signal=TERM", *PROGRAM)
+    if part == "daemon":
+        process = await stack.daemon(program=blocking)
+    else:
+        process = (await stack.front(program=blocking)).process
+    process.terminate()
+    assert await asyncio.wait_for(process.wait(), 30) == 0
 
 
 @pytest.mark.long
