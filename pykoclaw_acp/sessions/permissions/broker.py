@@ -298,8 +298,7 @@ class Broker:
         """The parked request as it waits on, for clients that come and for commands, if its answer
         could not be recorded.
         """
-        closing = one.request.ask_id in self._pending  # with the database
-        if settled.recorded or closing or not one.parking:
+        if settled.recorded or not one.parking or one.request.ask_id in self._pending:
             return None
         kept = self._add(one.epoch, one.request, one.seq, one.since)
         kept.parking = True

@@ -9,7 +9,7 @@ import structlog
 
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
-from pykoclaw_acp.store import runs_aside, shared_conversations, tasks
+from pykoclaw_acp.store import left_runs, runs_aside, shared_conversations, tasks
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
@@ -87,7 +87,7 @@ class SqlTaskStore(SqlStore):
 
     async def left_aside(self, run: TaskRun) -> list[str]:
         """Sessions of earlier runs of the task aside."""
-        return await tasks.left_aside(self._database, run)
+        return await left_runs.left_aside(self._database, run)
 
     async def claude_sessions_aside(self, session_id: str) -> set[str]:
         """Claude sessions of a deleted run aside that no other session needs."""
@@ -99,12 +99,12 @@ class SqlTaskStore(SqlStore):
 
     async def forget_earlier(self, run: TaskRun) -> None:
         """Delete what is kept of the task's earlier runs."""
-        await self._run(tasks.forget_earlier(run), patient=True)
+        await self._run(left_runs.forget_earlier(run), patient=True)
 
     async def outlived(self) -> list[tuple[str, str | None]]:
         """Turns and sessions aside of ended runs that no later one of their task follows."""
-        return await tasks.outlived(self._database)
+        return await left_runs.outlived(self._database)
 
     async def forget(self, turn_id: str) -> None:
         """Delete what is kept of a run."""
-        await self._run(tasks.forget(turn_id), patient=True)
+        await self._run(left_runs.forget(turn_id), patient=True)
