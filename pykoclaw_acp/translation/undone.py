@@ -32,6 +32,6 @@ def why(name: str, blocks: object, details: object) -> str | None:
 
 def _decoded(text: str) -> Any:
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+        return msgspec.json.decode(text.encode(errors="replace"))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None

@@ -313,8 +313,13 @@ def test_message_that_was_not_delivered_has_failed(details: object) -> None:
     assert found == Result((TextPart(f"```\n{UNREACHED['message']}\n```"),), failed=True)
 
 
+def test_failure_in_half_an_emoji_is_understood() -> None:
+    text = '{"success": false, "message": "\ud83d"}'
+    assert result("SendMessage", text, failed=False).failed
+
+
 @pytest.mark.parametrize("details", [{"success": True, "message": "Queued"}, None])
-@pytest.mark.parametrize("text", ['{"success": true}', "{", "[]", ""])
+@pytest.mark.parametrize("text", ['{"success": true}', "{", "[]", "", "[" * 100_000, "\ud83d"])
 def test_message_that_was_delivered_shows_nothing(details: object, text: str) -> None:
     assert result("SendMessage", text, failed=False, details=details) == Result()
 
