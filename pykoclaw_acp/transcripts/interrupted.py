@@ -47,6 +47,8 @@ class InterruptedCalls:
             if (found := self._state.interrupted.pop(call, None)) is not None:
                 self._translation.names.pop(call, None)
                 found.restore(call, self._translation)
+                self._subagents.since[call] = found.since
+                self._state.calls[call] = found  # it may go on in the background from now on
                 again.add(call)
         ends = self._subagents.end_tools(returned, entry) if returned else []
         return [*events, *(_corrected(one, again) for one in ends)]

@@ -338,6 +338,23 @@ def test_late_result_corrects_an_interrupted_call(t: Transcript, out: str, looks
     assert (out or "(no output)") in repr(last.content)
 
 
+@pytest.mark.parametrize("looks", [False, True], ids=["at_once", "in_looks"])
+def test_interrupted_call_ends_in_background(t: Transcript, looks: bool) -> None:
+    """The terminal sends it there after our CLI has resumed."""
+    reading, found = Reading(t), list[Event]()
+    t.prompt("one", "p1")
+    call = t.call("c", command="make")
+    t.prompt([{**INTERRUPTED, "tool_use_id": "c"}], parentUuid=call)
+    t.prompt("two", "p2", parentUuid=t.synthetic())
+    found += reading.look() if looks else []
+    t.result("c", parentUuid=call, toolUseResult={"backgroundTaskId": "b1"})
+    found += reading.look() if looks else []
+    told_early(t, notice("failed", "It failed with exit code 3"))
+    found += reading.look()
+    first, last = (one for one in found if isinstance(one, ToolEnded))
+    assert (first.exit_code, last.exit_code) == (None, 3)
+
+
 def test_interrupted_call_without_result_ends_once(t: Transcript) -> None:
     reading = Reading(t)
     t.prompt("one", "p1")
