@@ -285,8 +285,9 @@ class TranscriptReader:
         if found.model == "<synthetic>":
             return []
         events: list[Event] = []
+        message_id = found.id or str(entry.uuid)
         for block in found.blocks:
-            index = self._index(found.id or str(entry.uuid), entry)
+            index = self._index(message_id, entry)
             kind = block.get("type")
             text = block.get(str(kind))
             if entries.is_call(block):
@@ -294,7 +295,7 @@ class TranscriptReader:
                 self._subagents.begun(call, name, entry)
                 events += self._start_call(call, name, arguments, turn)
             elif kind in ("text", "thinking") and isinstance(text, str) and text:
-                events += self._translation.say(str(kind), f"{found.id}-{index}", text)
+                events += self._translation.say(str(kind), f"{message_id}-{index}", text)
         return events
 
     def _start_call(

@@ -17,6 +17,7 @@ from pykoclaw_acp.model.events import (
     Plan,
     Text,
     TextPart,
+    Thinking,
     ToolEnded,
     ToolProgressed,
     UserMessage,
@@ -377,6 +378,15 @@ def test_message_during_a_turn_is_shown(t: Transcript) -> None:
     t.add("attachment", attachment=said)
     t.say("fine")
     assert words(Reading(t).look()) == ["> one", "> and this", "fine"]
+
+
+def test_messages_without_an_id_stay_apart(t: Transcript) -> None:
+    """As of some services that stand in for Claude's."""
+    t.prompt("one", "p1")
+    for block in ({"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Yes"}):
+        t.add("assistant", message={"role": "assistant", "model": "m", "content": [block]})
+    said = [one for one in Reading(t).look() if isinstance(one, Text | Thinking)]
+    assert [one.message_id for one in said] == ["e2-0", "e3-0"]
 
 
 def test_copies_are_passed_over_up_to_known_turns(t: Transcript) -> None:
