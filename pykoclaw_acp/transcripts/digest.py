@@ -36,9 +36,8 @@ def _read(path: str, turns: list[str]) -> list[TurnSummary]:
                 continue
             if entry.uuid in wanted:
                 members[entry.uuid] = entry.uuid
-                message = entries.message(entry)
-                text = "" if message is None else message.text
-                found.setdefault(entry.uuid, TurnSummary(entries.command(text) or text))
+                asked = entries.users_words(entries.message(entry) or entries.Message())
+                found.setdefault(entry.uuid, TurnSummary("\n".join(asked)))
                 continue
             turn = members.get(entry.parent or "")
             begins = entries.is_prompt(entry) and not entries.by_claude_itself(entry)

@@ -213,6 +213,14 @@ def command(text: str) -> str | None:
     return f"{name} {arguments[0] if arguments else ''}".strip()
 
 
+def users_words(found: Message) -> list[str]:
+    """The user's words in each text of a prompt; of the record of a command, what was typed."""
+    if (typed := command(found.text)) is not None:
+        return [typed]
+    texts = [one["text"] for one in found.blocks if _is_text(one)]
+    return [prompt_text.unwrap(text) or text for text in texts]
+
+
 def is_prompt(entry: Entry) -> bool:
     """Whether a user's entry begins a turn, as far as the entry alone says; a command may, too."""
     if entry.type != "user" or entry.is_meta or entry.is_compact_summary or entry.is_sidechain:

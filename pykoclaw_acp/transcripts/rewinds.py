@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-from pykoclaw_acp.model import notes, prompt_text
+from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.transcripts import entries, lines
@@ -49,9 +49,8 @@ class Rewinds:
 
     def begin(self, turn: OpenTurn, entry: Entry) -> None:
         """A turn begins with this entry."""
-        text = (entries.message(entry) or entries.Message()).text
-        text = entries.command(text) or prompt_text.unwrap(text)
-        words = " ".join(text[:_LOOKED_AT].split())
+        texts = entries.users_words(entries.message(entry) or entries.Message())
+        words = " ".join("\n".join(texts)[:_LOOKED_AT].split())
         turn.words = words if len(words) <= MOST_WORDS else f"{words[: MOST_WORDS - 1]}…"
         self._state.rewound = False
 

@@ -134,26 +134,25 @@ def _read_head(descriptor: int, found: Examined, helpers: tuple[str, ...]) -> No
                 answer = entries.message(entry)
                 found.prompted |= answer is not None and answer.model != "<synthetic>"
             elif entries.is_prompt(entry) and not entries.by_claude_itself(entry):
-                words = _words(entry)
+                message = entries.message(entry) or entries.Message()
+                words = _words(message)
                 if words:
                     found.words = words
-                    found.prompted = not _by_client_itself(words[0], helpers)
+                    found.prompted = not _by_client_itself(message.text, helpers)
                     return
         if count >= MOST_LINES:
             return
 
 
-def _by_client_itself(words: str, helpers: tuple[str, ...]) -> bool:
-    return prompt_text.by_client_itself([{"type": "text", "text": words}], None, helpers)
+def _by_client_itself(text: str, helpers: tuple[str, ...]) -> bool:
+    return prompt_text.by_client_itself([{"type": "text", "text": text}], None, helpers)
 
 
-def _words(entry: entries.Entry) -> list[str]:
+def _words(message: entries.Message) -> list[str]:
     """Texts of a prompt; none for a slash command, whose answer shows whether it was one for Claude."""
-    message = entries.message(entry)
-    if message is None or entries.command(message.text) is not None:
+    if entries.command(message.text) is not None:
         return []
-    texts = [one.get("text") for one in message.blocks if one.get("type") == "text"]
-    return [one[:MOST_WORDS] for one in texts if isinstance(one, str)][:MOST_BLOCKS]
+    return [one[:MOST_WORDS] for one in entries.users_words(message)[:MOST_BLOCKS]]
 
 
 def _read_tail(descriptor: int, found: Examined) -> None:

@@ -14,6 +14,7 @@ from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.transcripts import survey
 from pykoclaw_acp.transcripts.wire import Compare, Examined, Survey
 from tests.unit.transcripts import Transcript
+from tests.unit.wrapped_prompts import CONTEXT
 
 ONE = "11111111-1111-4111-8111-111111111111"
 TWO = "22222222-2222-4222-8222-222222222222"
@@ -83,6 +84,13 @@ def test_a_prompt_of_megabytes_is_cut(t: Transcript) -> None:
     t.prompt("word " * 400_000)
     one = found(t)
     assert one.prompted
+    assert len(one.words[0]) == survey.MOST_WORDS
+
+
+def test_title_is_users_words_however_long(t: Transcript) -> None:
+    t.prompt(CONTEXT.format("Fix the parser. " + "x" * survey.MOST_WORDS))
+    one = found(t)
+    assert one.words[0].startswith("Fix the parser. xxx")
     assert len(one.words[0]) == survey.MOST_WORDS
 
 

@@ -20,6 +20,7 @@ from pykoclaw_acp.transcripts.digest import digest
 from pykoclaw_acp.transcripts.origins import origin
 from pykoclaw_acp.transcripts.wire import SeenTurn
 from tests.unit.transcripts import Transcript
+from tests.unit.wrapped_prompts import CONTEXT
 
 ID = "c1a0de00-0000-4000-8000-000000000000"
 
@@ -149,6 +150,14 @@ def test_digest_says_what_was_asked_done_and_answered(tmp_path: Path) -> None:
     assert said.startswith("Asked: What is new?\nTools: WebSearch (2)\nAnswered: … zzz")
     assert "not" not in said
     assert len(said) < 2000
+
+
+def test_digest_has_the_users_words_alone(tmp_path: Path) -> None:
+    t = Transcript(tmp_path / "t.jsonl")
+    file, asked = "<ide-file>x</ide-file>", CONTEXT.format("Delete it.")
+    t.prompt([{"type": "text", "text": one} for one in (file, asked)], "p1")
+    said = digest([(str(t.path), ["p1"])])
+    assert said.startswith(f"Asked: {file}\nDelete it.\nAnswered:")
 
 
 def test_digest_is_bounded(tmp_path: Path) -> None:
