@@ -8,24 +8,27 @@ from pykoclaw_acp.model import notes, prompt_text
 from pykoclaw_acp.model.events import Event, Failure, UserMessage, split_text
 from pykoclaw_acp.model.plain import plain_prompt
 from pykoclaw_acp.transcripts import entries
-from pykoclaw_acp.transcripts.entries import INTERRUPTED, Entry, Message
+from pykoclaw_acp.transcripts.entries import INTERRUPTED, MAX_ID, Entry, Message
 from pykoclaw_acp.translation.results import MAX_IMAGE
 from pykoclaw_acp.translation.service_errors import without_places
 
 
-def user_messages(message_id: str, blocks: list[dict[str, Any]]) -> list[Event]:
-    """Events of a user's message; what has no place in it is named."""
+def user_messages(entry: Entry, blocks: list[dict[str, Any]]) -> list[Event]:
+    """Events of a user's message; what has no place in it is named. Its origin is the program as the
+    entry names it.
+    """
     events: list[Event] = []
+    message_id, program = str(entry.uuid), entry.entrypoint and entry.entrypoint[:MAX_ID]
     for block in blocks:
         text = block.get("text")
         if block.get("type") == "text" and isinstance(text, str):
             if text.strip():
                 events += [
-                    UserMessage(message_id, {"type": "text", "text": plain_prompt(piece)})
+                    UserMessage(message_id, {"type": "text", "text": plain_prompt(piece)}, program)
                     for piece in split_text(prompt_text.unwrap(text) or text)
                 ]
         else:
-            events.append(UserMessage(message_id, _image(block) or _named(block)))
+            events.append(UserMessage(message_id, _image(block) or _named(block), program))
     return events
 
 

@@ -23,7 +23,7 @@ from pykoclaw_acp.system import transcript_files as files
 from pykoclaw_acp.transcripts.origins import origin
 from pykoclaw_acp.transcripts.ports import ImportStore
 from pykoclaw_acp.transcripts.process import OtherVersion, ReaderDied, ReaderProcesses
-from pykoclaw_acp.transcripts.wire import Piece, Scan, SeenTurn, UnreadableTranscript
+from pykoclaw_acp.transcripts.wire import Piece, Scan, UnreadableTranscript
 
 ALL: Final = 1_000_000  # turns of a session that are asked for
 RECENT: Final = 256  # turns that may go on
@@ -211,8 +211,8 @@ class Import:
     ) -> None:
         seen = {one.uuid: one for one in piece.turns}
         events = [
-            (source, self._attributed(event, seen.get(turn), prompts))
-            for turn, source, event in ([] if hidden else piece.events)
+            (source, self._attributed(event, prompts))
+            for _, source, event in ([] if hidden else piece.events)
         ]
         turns = [
             TranscriptTurn(
@@ -254,14 +254,12 @@ class Import:
                 raise
             return await self.store.commit_piece(session, replace(piece, events=[*new.items()]))
 
-    def _attributed(self, event: Event, turn: SeenTurn | None, prompts: list[str]) -> Event:
+    def _attributed(self, event: Event, prompts: list[str]) -> Event:
         """A user's message says who sent it."""
-        if turn is None or not isinstance(event, UserMessage):
+        if not isinstance(event, UserMessage):
             return event
-        text = event.content.get("text")
-        by = origin(
-            turn, self.record.conversation_name, text if isinstance(text, str) else "", prompts
-        )
+        text, name = event.content.get("text"), self.record.conversation_name
+        by = origin(event.origin, name, text if isinstance(text, str) else "", prompts)
         return msgspec.structs.replace(event, origin=by)
 
 

@@ -7,7 +7,6 @@ from typing import Final
 
 from pykoclaw_acp.model.prompt_text import TERMINAL
 from pykoclaw_acp.model.scheduled import ORIGIN
-from pykoclaw_acp.transcripts.wire import SeenTurn
 
 _TERMINAL: Final = ("cli", "sdk-cli")
 _CHANNELS: Final = {"wa": "whatsapp", "tg": "telegram"}
@@ -19,14 +18,16 @@ def of_terminal(entrypoint: str | None) -> bool:
     return entrypoint in _TERMINAL
 
 
-def origin(turn: SeenTurn, conversation: str, prompt: str, scheduled: Collection[str]) -> str:
+def origin(
+    entrypoint: str | None, conversation: str, prompt: str, scheduled: Collection[str]
+) -> str:
     """`terminal`, `scheduler`, a channel, `pykoclaw`, or the name that the transcript gives the
     program, such as `sdk-ts` for one on Claude's SDK for TypeScript.
     """
-    if of_terminal(turn.entrypoint):
+    if of_terminal(entrypoint):
         return TERMINAL
-    if turn.entrypoint and turn.entrypoint != _SDK:
-        return turn.entrypoint
+    if entrypoint and entrypoint != _SDK:
+        return entrypoint
     if prompt in scheduled:
         return ORIGIN
     prefix = conversation.partition("-")[0]

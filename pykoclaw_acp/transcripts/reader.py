@@ -212,9 +212,9 @@ class TranscriptReader:
             why = self._translation.long.why(uuid, *task_notices.read(found.text))
             said = [*self._task_ended(found.text, entry), *why]
         elif command is not None:
-            said = user_messages(uuid, [{"type": "text", "text": command}])
+            said = user_messages(entry, [{"type": "text", "text": command}])
         else:
-            said = user_messages(uuid, found.blocks)
+            said = user_messages(entry, found.blocks)
         if shell is not None:
             call, arguments = shell_commands.call(uuid), {"command": shell}
             said += self._start_call(call, shell_commands.TOOL, arguments, uuid)
@@ -230,7 +230,6 @@ class TranscriptReader:
         self._state.continued &= owner != "own"
         self._newer(uuid, turn, uuid)
         seen = SeenTurn(uuid, parent or None, owner == "own", background)
-        seen.entrypoint = entry.entrypoint and entry.entrypoint[:64]
         seen.cwd = entry.cwd and entry.cwd[:4096]
         self._piece.turns.append(seen)
 
@@ -261,7 +260,7 @@ class TranscriptReader:
             if what == "task-notification":
                 self._tell(turn, uuid, self._task_ended(said.text, entry))
             elif what == "prompt":
-                self._tell(turn, uuid, user_messages(uuid, said.blocks))
+                self._tell(turn, uuid, user_messages(entry, said.blocks))
         elif compacted != "own":
             self._tell(turn, uuid, compactions.events(entry))
 

@@ -51,24 +51,23 @@ class Digest(msgspec.Struct, tag="digest", omit_defaults=True):
 
 
 class SeenTurn(msgspec.Struct, omit_defaults=True):
-    """A turn whose prompt was read; `parent`: the turn that it follows; `entrypoint`: the program."""
+    """A turn whose prompt was read; `parent`: the turn that it follows."""
 
     uuid: str
     parent: str | None = None
     own: bool = False
     background: bool = False
-    entrypoint: str | None = None
     cwd: str | None = None
 
 
 class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     """What lies before `offset`, since the piece before this one.
 
-    `events`: each with its source, unique in the transcript. `last`: newest entry of each turn of
-    others. `parents`: turns that do not have all of the turn that they continue, and after which turn
-    they have everything. `rewinds`: of each rewind that another program did, the newest turn before it,
-    and the newest one that stays. `head`: the turn that Claude goes on from. `done`: nothing follows
-    for now.
+    `events`: each with its source, unique in the transcript; the origin of a user's message is the
+    program, as its entry names it. `last`: newest entry of each turn of others. `parents`: turns that
+    do not have all of the turn that they continue, and after which turn they have everything.
+    `rewinds`: of each rewind that another program did, the newest turn before it, and the newest one
+    that stays. `head`: the turn that Claude goes on from. `done`: nothing follows for now.
     """
 
     offset: int

@@ -20,6 +20,7 @@ import msgspec
 import pytest
 
 from pykoclaw_acp.errors import InternalError, StoreClosed, StoreUnavailable
+from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.events import Event, Text, UserMessage
 from pykoclaw_acp.model.imports import Imported, ImportedPiece, RowStanding
@@ -650,6 +651,19 @@ async def test_file_with_another_content_is_read_anew(p: Place) -> None:
     p.transcript.say("after")
     await p.look()
     assert await p.log() == [*said, "> new", "after"]
+
+
+async def test_message_into_running_turn_says_its_origin(p: Place) -> None:
+    """Also when the prompt was imported before."""
+    p.transcript.prompt("one", "p1", entrypoint="cli")
+    said = {"type": "queued_command", "commandMode": "prompt"}
+    for text in ("two", "three"):
+        await p.look()
+        p.transcript.add("attachment", attachment={**said, "prompt": text}, entrypoint="cli")
+    await p.look()
+    asked = [one for one in await p.logged() if isinstance(one, UserMessage)]
+    assert [one.content["text"] for one in asked] == ["one", "two", "three"]
+    assert {one.origin for one in asked} == {prompt_text.TERMINAL}
 
 
 async def test_commands_left_out_stay_so_after_death(p: Place) -> None:

@@ -13,6 +13,7 @@ from pykoclaw_acp.model.plain import PlainPieces, plain
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.transcripts.content import user_messages
+from pykoclaw_acp.transcripts.entries import Entry
 
 
 @pytest.mark.parametrize(
@@ -75,4 +76,4 @@ async def test_prompt_hides_no_words_in_sequences(text: str, shown: str) -> None
     block = {"type": "text", "text": text}
     said = [UserMessage("m", {"type": "text", "text": shown})]
     assert finished(outcomes.user_messages(Turn("m", "s", [block]))) == said
-    assert user_messages("m", [block]) == said
+    assert user_messages(Entry("user", uuid="m"), [block]) == said

@@ -18,7 +18,6 @@ from pykoclaw_acp.system.regular_files import opened
 from pykoclaw_acp.transcripts.branches import lacking
 from pykoclaw_acp.transcripts.digest import digest
 from pykoclaw_acp.transcripts.origins import origin
-from pykoclaw_acp.transcripts.wire import SeenTurn
 from tests.unit.transcripts import Transcript
 from tests.unit.wrapped_prompts import CONTEXT
 
@@ -44,7 +43,7 @@ ID = "c1a0de00-0000-4000-8000-000000000000"
 def test_origin_of_a_prompt(
     entrypoint: str | None, conversation: str, prompt: str, said: str
 ) -> None:
-    assert origin(SeenTurn("t", entrypoint=entrypoint), conversation, prompt, ["job"]) == said
+    assert origin(entrypoint, conversation, prompt, ["job"]) == said
 
 
 def test_client_is_told_the_origin() -> None:
