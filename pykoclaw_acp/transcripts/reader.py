@@ -330,8 +330,7 @@ class TranscriptReader:
         """The calls of a turn that is over have got no result."""
         translation = self._translation
         calls = [call for call, found in self._state.calls.items() if found.turn == turn]
-        for call in calls:
-            translation.long.hidden.pop(call, None)
+        translation.long.unanswered(calls)
         open_calls = [
             call
             for call in calls

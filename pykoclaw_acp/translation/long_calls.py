@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pykoclaw_acp.model.events import Event, Output, TextPart, ToolEnded, ToolPart, ToolProgressed
 from pykoclaw_acp.translation import reasons, stories, tasks
@@ -13,10 +13,14 @@ from pykoclaw_acp.translation.stories import Story
 from pykoclaw_acp.translation.tasks import ClaudeTask, TaskEnd
 from pykoclaw_acp.translation.texts import one_line
 
+BY_CLAUDE: Final = "Stopped by Claude."
+
 
 @dataclass(slots=True)
 class Hidden:
-    """A call of Claude's that is shown as part of the one that began the task."""
+    """A call of Claude's that is shown as part of the one that began the task; also by itself, if the
+    user is asked about it.
+    """
 
     task: ClaudeTask
     name: str
@@ -55,8 +59,24 @@ class LongCalls:
             return False
         self.hidden[tool_id] = Hidden(task, name, arguments, parent_id)
         if name != "Read":
-            task.stopped = "Stopped by Claude."
+            task.stopped = task.stopped or BY_CLAUDE
         return True
+
+    def result(self, tool_id: str, details: object, *, failed: bool) -> list[Event]:
+        """What the result of a call says of the task that it is shown as part of."""
+        if failed:
+            self.unanswered([tool_id])
+        hidden = self.hidden.pop(tool_id, None)
+        return [] if hidden is None else hidden.read(details)
+
+    def unanswered(self, calls: Sequence[str]) -> None:
+        """Calls that have failed, or have got no result: those shown as part of another one have
+        stopped nothing.
+        """
+        for tool_id in calls:
+            hidden = self.hidden.pop(tool_id, None)
+            if hidden and hidden.name != "Read" and hidden.task.stopped == BY_CLAUDE:
+                hidden.task.stopped = None
 
     def command(self, tool_id: str) -> str:
         """What a call of Bash runs; empty for other calls, or if it is not known any more."""
@@ -67,10 +87,6 @@ class LongCalls:
         """The call shows its command above its output."""
         if (task := self.known.calls.get(tool_id)) is not None:
             task.command = command
-
-    def refused(self, hidden: Hidden) -> None:
-        """A hidden call has failed, which is shown by itself: it has stopped nothing."""
-        hidden.task.stopped = None
 
     @contextmanager
     def stopped(self, tool_id: str, reason: str) -> Iterator[None]:

@@ -183,6 +183,10 @@ class Translation:
         return asked.changes or (() if began is None else began.content)
 
     def _reveal(self, tool_id: str) -> list[Event]:
+        """Events that report a call which was not shown, or only as part of another one."""
+        hidden = self.long.hidden.get(tool_id)
+        if hidden is not None and tool_id not in self.running:
+            return self._started(tool_id, *hidden.call)
         started = self.quiet.pop(tool_id, None)
         return [] if started is None else [started]
 
@@ -191,13 +195,8 @@ class Translation:
         events: list[Event] = []
         for one in results:
             tool_id = one.tool_use_id
-            if (hidden := self.long.hidden.pop(tool_id, None)) is not None:
-                if one.is_error:
-                    self.long.refused(hidden)
-                    events.extend(self._started(tool_id, *hidden.call))
-                else:
-                    events.extend(hidden.read(details))
-                    continue
+            events.extend(self._reveal(tool_id) if one.is_error else ())
+            events.extend(self.long.result(tool_id, details, failed=bool(one.is_error)))
             if tool_id not in self.running or tool_id in self.background:
                 continue  # of a call in the background only its end follows
             if self.long.note_background(tool_id, self.names[tool_id], details):
@@ -270,14 +269,15 @@ class Translation:
 
     def end_unanswered(self, reason: str = UNANSWERED) -> list[Event]:
         """Fail calls without a result at the end of a turn, but those that go on in the background."""
-        self.long.hidden.clear()
+        hidden = self.long.hidden.items()
+        self.long.unanswered([one for one, its in hidden if not self._goes_on(its.parent_id)])
         return self.end_these([one for one in self.running if not self._goes_on(one)], reason)
 
-    def _goes_on(self, tool_id: str) -> bool:
+    def _goes_on(self, tool_id: str | None) -> bool:
         """Whether a running call, or one that it is part of, is in the background; of a call that was
         never reported nothing else is known.
         """
-        at: str | None = tool_id
+        at = tool_id
         while at is not None and at not in self.background:
             if at not in self.running:
                 return at not in self.names
@@ -287,6 +287,7 @@ class Translation:
     def end_these(self, calls: Sequence[str], reason: str = UNANSWERED) -> list[Event]:
         """These calls have failed without a result."""
         events: list[Event] = []
+        self.long.unanswered(calls)
         for tool_id in calls:
             events.extend(self._reveal(tool_id))
             shown = self.long.left(tool_id) or self._call_shown(tool_id)

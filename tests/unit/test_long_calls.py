@@ -26,6 +26,7 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.translation import tasks
 from pykoclaw_acp.translation.long_calls import progress
 from pykoclaw_acp.translation.results import CUT, LAST_MISSING, STOPPED
+from pykoclaw_acp.translation.translator import UNANSWERED
 from pykoclaw_acp.worker import sdk_private
 from pykoclaw_acp.worker.interrupts import Interrupts
 from pykoclaw_acp.worker.long_work import LongWork
@@ -260,6 +261,73 @@ async def test_failed_poll_is_a_call_of_its_own(cli: Cli) -> None:
     assert ended == ToolEnded("call", "failed", reason="It was stopped.")
 
 
+async def test_failed_poll_forgets_no_stop(cli: Cli) -> None:
+    await cli.background("call", "b1")
+    await cli.call("stop", "TaskStop", task_id="b1")
+    await cli.result("stop", "stopped", {"task_id": "b1"})
+    await cli.call("poll", "Read", file_path=POLLED["file_path"])
+    await cli.result("poll", "gone", "Error", error=True)
+    [ended] = await cli.ended("call", "b1", "stopped", "Count")
+    assert ended == ToolEnded("call", "failed", reason="Stopped by Claude.")
+
+
+POLLED = {"file_path": "/tmp/s/tasks/b1.output"}
+
+
+@pytest.mark.parametrize("parent", [None, "agent"])
+async def test_call_that_is_asked_about_is_shown(cli: Cli, parent: str | None) -> None:
+    await cli.background("call", "b1")
+    await agent(cli)
+    assert await cli.call("poll", "Read", parent=parent, **POLLED) == []
+    [started] = cli.translator.ask_for("poll", "Read", POLLED)
+    assert isinstance(started, ToolStarted)
+    assert (started.tool_call_id, started.parent_id) == ("poll", parent)
+    assert cli.translator.ask_for("poll", "Read", POLLED) == []
+    assert cli.translator.caller("poll")[0] == parent
+    [allowed] = cli.translator.allowed("poll")
+    file = {"filePath": POLLED["file_path"], "content": "b\n", "startLine": 1}
+    shown, ended = await cli.result("poll", "1\tb", {"type": "text", "file": file})
+    assert shown == ToolProgressed("call", (TextPart("```\nb\n```"),), Output("b\n"))
+    assert isinstance(allowed, ToolProgressed)
+    assert isinstance(ended, ToolEnded)
+    assert (ended.tool_call_id, ended.status) == ("poll", "completed")
+    assert await cli.over() == [ToolEnded("agent", "failed", reason=UNANSWERED)]
+
+
+async def test_refused_stop_that_was_shown_is_shown_once(cli: Cli) -> None:
+    await cli.background("call", "b1")
+    await cli.call("stop", "TaskStop", task_id="b1")
+    cli.translator.ask_for("stop", "TaskStop", {"task_id": "b1"})
+    [refused] = await cli.result("stop", "not allowed", "Error", error=True)
+    assert isinstance(refused, ToolEnded)
+    assert (refused.tool_call_id, refused.status) == ("stop", "failed")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+async def test_stop_without_an_answer_has_stopped_nothing(cli: Cli, *, asked: bool) -> None:
+    await cli.background("call", "b1")
+    await cli.call("stop", "TaskStop", task_id="b1")
+    if asked:
+        cli.translator.ask_for("stop", "TaskStop", {"task_id": "b1"})
+    ended = [ToolEnded("stop", "failed", reason=UNANSWERED)] if asked else []
+    assert await cli.over() == ended
+    [failed] = await cli.ended("call", "b1", "failed", "No space left.")
+    assert failed == ToolEnded(
+        "call", "failed", reason="It failed. No space left.", background=True
+    )
+
+
+async def test_background_subagents_polls_go_on_behind_turn(cli: Cli) -> None:
+    await cli.background("call", "b1")
+    await agent(cli)
+    await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
+    await cli.call("poll", "Read", parent="agent", **POLLED)
+    await cli.over()
+    file = {"filePath": POLLED["file_path"], "content": "b\n", "startLine": 1}
+    [shown] = await cli.result("poll", "1\tb", {"type": "text", "file": file})
+    assert shown == ToolProgressed("call", (TextPart("```\nb\n```"),), Output("b\n"))
+
+
 async def test_other_files_are_read_as_ever(cli: Cli) -> None:
     await cli.background("call", "b1")
     await cli.call("read", "Read", file_path="/work/other.output")
@@ -270,6 +338,15 @@ async def test_other_files_are_read_as_ever(cli: Cli) -> None:
 async def test_task_stopped_by_user_says_who_did(cli: Cli) -> None:
     await cli.background("call", "b1")
     with cli.translator.long.stopped("call", "Stopped by the user."):
+        [ended] = await cli.ended("call", "b1", "stopped", "Count")
+    assert ended == ToolEnded("call", "failed", reason="Stopped by the user.")
+
+
+async def test_stop_by_user_comes_before_claudes(cli: Cli) -> None:
+    await cli.background("call", "b1")
+    with cli.translator.long.stopped("call", "Stopped by the user."):
+        await cli.call("stop", "TaskStop", task_id="b1")
+        await cli.result("stop", "It does not run.", "Error", error=True)
         [ended] = await cli.ended("call", "b1", "stopped", "Count")
     assert ended == ToolEnded("call", "failed", reason="Stopped by the user.")
 
