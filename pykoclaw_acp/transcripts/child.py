@@ -38,7 +38,7 @@ def main(descriptor: int, version: str) -> None:
     processes.set_name("pykoclaw-read")
     with socket.socket(fileno=descriptor) as control, control.makefile("rb") as incoming:
         for line in incoming:
-            for answer in _answers(wire.requests.decode(line), version):
+            for answer in answers(wire.requests.decode(line), version):
                 control.sendall(msgspec.json.encode(answer) + b"\n")
 
 
@@ -47,7 +47,8 @@ def _give_way(*_: object) -> None:
         os.nice(NICE)
 
 
-def _answers(request: wire.ReaderRequest, version: str) -> Iterator[wire.ReaderAnswer]:
+def answers(request: wire.ReaderRequest, version: str) -> Iterator[wire.ReaderAnswer]:
+    """The answers to a request of a server of this version."""
     if isinstance(request, wire.Scan) and version != __version__:
         # It would not understand all that is said here, and what it takes in is never read again.
         yield wire.UnreadableTranscript(

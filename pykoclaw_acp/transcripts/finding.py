@@ -70,6 +70,7 @@ class TranscriptFinder:
         self._rested = 0.0  # when the next look may begin by itself
         self._looked = float("-inf")  # when the last look had ended
         self._dirty: set[str] = set()
+        self._unread: set[str] = set()  # folders, of which not everything could be read
         self._above: set[str] = set()  # what is watched above folders; a change asks for a survey
         self._survey_due = False
         self._due: asyncio.TimerHandle | None = None
@@ -81,6 +82,9 @@ class TranscriptFinder:
         since, and not for long.
         """
         now = self._asked = time.monotonic()
+        if self._watched and now >= self._looked + LOOK_EVERY:
+            for folder in self._unread:
+                self._changed(folder)
         current = self._watched or now - self._surveyed < LOOK_EVERY
         if current or self._closed:
             if self._due is not None and now >= self._looked + SETTLE:
@@ -115,6 +119,8 @@ class TranscriptFinder:
 
     async def _examine(self, path: str) -> FoundTranscript | None:
         async for answer in self._readers.ask(wire.Examine(path, self._helpers)):
+            if isinstance(answer, wire.UnreadableTranscript):
+                raise OSError(answer.error)
             if isinstance(answer, wire.FolderChanges) and answer.transcripts:
                 found = self._found(answer.transcripts[0])
                 return found if found.is_session else None
@@ -195,7 +201,7 @@ class TranscriptFinder:
                         await self._compare(folder)
             except (ReaderDied, OSError, StoreUnavailable, StoreClosed) as error:
                 self._watched = False  # the next list looks again
-                log.info("Transcripts are looked at later", action="look_later", error=str(error))
+                self._look_later(error)
                 return
             if not self._watched:
                 return
@@ -218,17 +224,22 @@ class TranscriptFinder:
             *roots.values()
         }:
             await disks.locate(directory)
-        every: set[str] = set()
-        changed: list[str] = []
+        every, changed, unread = set[str](), list[str](), False
         self._watch(known)
         for root in roots.values():
             below = {one: digest for one, digest in known.items() if os.path.dirname(one) == root}
             async for answer in self.surveyors.ask(wire.Survey(root, below)):
+                if isinstance(answer, wire.UnreadableTranscript):
+                    self._look_later(answer.error)
+                    unread = True
+                    every.update(below)
+                    continue
                 if not isinstance(answer, wire.Folders):
                     raise ReaderDied
                 every.update(answer.every)
                 changed += answer.changed
         self._watch(every)
+        self._watched = self._watched and not unread
         for folder in known.keys() - every:  # also those of an account that is gone
             await self._store.forget_folder(folder)
             self._survey_due = True  # another folder may have copies of what was in it
@@ -243,16 +254,28 @@ class TranscriptFinder:
 
     async def _compare(self, folder: str) -> None:
         """Take in what is new in a folder."""
-        known = await self._store.known_in_folder(folder)
+        known, unread = await self._store.known_in_folder(folder), ""
         asking = self.surveyors.ask(wire.Compare(folder, known, self._helpers))
         async with contextlib.aclosing(asking) as answers:
             async for answer in answers:
+                if isinstance(answer, wire.UnreadableTranscript):
+                    unread = answer.error
+                    break
                 if not isinstance(answer, wire.FolderChanges):
                     raise ReaderDied
+                unread = answer.unread
                 found = [self._found(one) for one in answer.transcripts]
                 digest = answer.digest if answer.done else None
                 await self._store.keep_found(folder, found, answer.gone, digest)
                 self._survey_due = self._survey_due or bool(answer.gone)  # as with a folder
+        if not unread:
+            self._unread.discard(folder)
+        elif folder not in self._unread:
+            self._unread.add(folder)
+            self._look_later(unread)
+
+    def _look_later(self, error: object) -> None:
+        log.info("Transcripts are looked at later", action="look_later", error=str(error))
 
     def _found(self, one: wire.Examined) -> FoundTranscript:
         title = self._title([{"type": "text", "text": text} for text in [one.title or ""]])

@@ -29,6 +29,7 @@ MOST_WORDS: Final = 2000  # characters of a block of the first prompt
 MOST_BLOCKS: Final = 8
 MOST_TITLE: Final = 1000  # characters
 BATCH: Final = 100  # transcripts in an answer
+_MISSING: Final = (FileNotFoundError, NotADirectoryError)
 _NAME: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.jsonl")
 
 
@@ -45,31 +46,39 @@ _line: Final = msgspec.json.Decoder(_Line)
 
 
 def survey(request: Survey) -> Folders:
-    """Folders that are not as they were, or are gone; and all of them."""
+    """Folders that are not as they were, or are gone; and all of them. Raises OSError if they cannot
+    be seen.
+    """
     every: list[str] = []
-    with contextlib.suppress(OSError), os.scandir(request.projects) as places:
+    with contextlib.suppress(*_MISSING), os.scandir(request.projects) as places:
         every = sorted(place.path for place in places if _is_folder(place))
-    changed = [
-        folder for folder in every if digest(_files(folder)) != request.folders.get(folder, "")
-    ]
+    changed = [one for one in every if _has_changed(one, request.folders.get(one, ""))]
     return Folders(every, changed, sorted(request.folders.keys() - set(every)))
 
 
 def compare(request: Compare) -> Iterator[FolderChanges]:
-    """What the folder's transcripts say that are not as they are known."""
+    """What the folder's transcripts say that are not as they are known. One that cannot be read stays as
+    it is known, and the folder counts as changed. Raises OSError if the folder cannot be seen.
+    """
     there = _files(request.folder)
-    found: list[Examined] = []
-    for name, seen in there.items():
+    gone = sorted(request.known.keys() - there.keys())
+    found, unread = list[Examined](), ""
+    for name, seen in list(there.items()):
         if request.known.get(name) == mark(seen.size, seen.mtime):
             continue
-        if (one := examine(os.path.join(request.folder, name), request.helpers)) is not None:
+        path = os.path.join(request.folder, name)
+        try:
+            one = examine(path, request.helpers)
+        except OSError as error:
+            unread = f"{path}: {error}"
+            del there[name]
+            continue
+        if one is not None:
             found.append(one)
         if len(found) == BATCH:
             yield FolderChanges(found)
             found = []
-    yield FolderChanges(
-        found, sorted(request.known.keys() - there.keys()), digest(there), done=True
-    )
+    yield FolderChanges(found, gone, digest(there), done=True, unread=unread)
 
 
 def mark(size: int, mtime: int) -> str:
@@ -88,8 +97,8 @@ def digest(there: dict[str, FileStamp]) -> str:
 
 
 def examine(path: str, helpers: tuple[str, ...] = (), *, opens: bool = False) -> Examined | None:
-    """What the transcript says of itself; None if it cannot be read. `helpers`: as in Compare.
-    `opens`: also what a session that is made of it has to know.
+    """What the transcript says of itself; None if there is none. `helpers`: as in Compare. `opens`:
+    also what a session that is made of it has to know. Raises OSError if it cannot be read.
     """
     try:
         with opened(path) as descriptor:
@@ -100,7 +109,7 @@ def examine(path: str, helpers: tuple[str, ...] = (), *, opens: bool = False) ->
             _read_tail(descriptor, found)
             found.mode = left_mode(descriptor, found.size) if opens else None
             return found
-    except OSError:
+    except _MISSING:
         return None
 
 
@@ -113,10 +122,18 @@ def _is_folder(place: os.DirEntry[str]) -> bool:
         return False
 
 
+def _has_changed(folder: str, known: str) -> bool:
+    """Whether the folder is not as its digest says; also if it cannot be seen, as `compare` says."""
+    try:
+        return digest(_files(folder)) != known
+    except OSError:
+        return True
+
+
 def _files(folder: str) -> dict[str, FileStamp]:
-    """The folder's transcripts by name, in order."""
+    """The folder's transcripts by name, in order; raises OSError if they cannot be seen."""
     found: dict[str, FileStamp] = {}
-    with contextlib.suppress(OSError), os.scandir(folder) as files:
+    with contextlib.suppress(*_MISSING), os.scandir(folder) as files:
         for file in files:
             if _NAME.fullmatch(file.name) and (seen := look(file.path)) is not None:
                 found[file.name] = seen

@@ -140,16 +140,19 @@ class Examined(msgspec.Struct, omit_defaults=True):
 
 
 class FolderChanges(msgspec.Struct, tag="found", omit_defaults=True):
-    """Transcripts that are new or have changed, and names that are gone; `digest`: of the folder."""
+    """Transcripts that are new or have changed, and names that are gone; `digest`: of the folder;
+    `unread`: a transcript that cannot be read, and why.
+    """
 
     transcripts: list[Examined]
     gone: list[str] = []
     digest: str = ""
     done: bool = False
+    unread: str = ""
 
 
 class UnreadableTranscript(msgspec.Struct, tag="failed"):
-    """The file cannot be read."""
+    """The file or the folder cannot be read."""
 
     error: str
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import Conflict, InternalError
 from pykoclaw_acp.model.found_transcripts import Removed
 from pykoclaw_acp.model.listing import ListQuery
@@ -21,7 +23,8 @@ from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
-from pykoclaw_acp.transcripts import finding, watching, wire
+from pykoclaw_acp.system.regular_files import opened
+from pykoclaw_acp.transcripts import child, finding, survey, watching, wire
 from pykoclaw_acp.transcripts.finding import TranscriptFinder
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.roots import Roots
@@ -292,6 +295,63 @@ async def test_transcript_is_found_after_its_reader_was_killed(
     monkeypatch.setattr(index.readers, "ask", dying)
     with pytest.raises(InternalError, match="cannot be read now"):
         await finder.find(uuid(1))
+
+
+async def test_unreadable_transcript_is_not_called_missing(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.transcript(1)
+    index.transcript(2)
+    finder = index.finder()
+    index.readers.ask = finder.surveyors.ask = here  # type: ignore[method-assign]
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(survey, "opened", refusing(f"{index.folder}/{uuid(1)}.jsonl", opened))
+        await finder.refresh()
+        await index.lists(2)
+        with pytest.raises(InternalError, match="Permission denied"):
+            await finder.find(uuid(1))
+    assert await finder.find(uuid(1)) is not None
+    monkeypatch.setattr(finding, "LOOK_EVERY", 0.0)
+    await finder.refresh()
+    await index.lists(2, 1)
+
+
+@pytest.mark.parametrize("root", [True, False])
+async def test_sessions_in_unreadable_folders_stay_listed(
+    index: Index, monkeypatch: pytest.MonkeyPatch, root: bool
+) -> None:
+    index.transcript(1)
+    await index.finder().refresh()
+    await index.lists(1)
+    index.transcript(2)
+    index.finders[0].close()
+    monkeypatch.setattr(finding, "LOOK_EVERY", 0.0)
+    finder = index.finder()
+    finder.surveyors.ask = here  # type: ignore[method-assign]
+    place = index.folder.parent if root else index.folder
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(os, "scandir", refusing(str(place), os.scandir))
+        await finder.refresh()
+        assert await index.ids() == [uuid(1)]
+    await finder.refresh()
+    await index.lists(2, 1)
+
+
+async def here(request: wire.ReaderRequest) -> AsyncGenerator[wire.ReaderAnswer, None]:
+    """What the process that reads answers, in this one."""
+    for answer in child.answers(request, __version__):
+        yield answer
+
+
+def refusing(refused: str, opening: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Opens what the function does, but for one path: root may open all."""
+
+    def chosen(path: str) -> Any:
+        if path == refused:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opening(path)
+
+    return chosen
 
 
 async def test_transcript_that_cannot_be_deleted_is_named(

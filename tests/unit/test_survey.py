@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import msgspec
 import pytest
 
 from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.system.regular_files import opened
 from pykoclaw_acp.transcripts import survey
 from pykoclaw_acp.transcripts.wire import Compare, Examined, Survey
 from tests.unit.transcripts import Transcript
@@ -137,8 +140,10 @@ def test_damage_is_passed_over(t: Transcript) -> None:
     t.prompt("Hi")
     t.raw('"timestamp":')
     assert found(t).words == ["Hi"]
-    assert survey.examine(str(t.path.parent)) is None
     assert survey.examine(str(t.path) + "x") is None
+    assert survey.examine(str(t.path / "x")) is None
+    with pytest.raises(OSError, match="not a file"):
+        survey.examine(str(t.path.parent))
 
 
 def test_only_what_has_changed_is_read(t: Transcript) -> None:
@@ -166,6 +171,43 @@ def test_only_what_has_changed_is_read(t: Transcript) -> None:
     os.unlink(t.path)
     (answer,) = survey.compare(Compare(folder, known))
     assert answer.gone == [t.path.name]
+
+
+def test_unreadable_transcript_is_looked_at_again(
+    t: Transcript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t.prompt("Hi")
+    folder, projects = str(t.path.parent), str(t.path.parent.parent)
+    other = Transcript(t.path.with_name(f"{TWO}.jsonl"))
+    other.prompt("Another")
+
+    def refusing(path: str) -> AbstractContextManager[int]:
+        if path == str(t.path):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(survey, "opened", refusing)
+        (answer,) = survey.compare(Compare(folder, {t.path.name: "an earlier size"}))
+    assert [one.claude_session_id for one in answer.transcripts] == [TWO]
+    assert (answer.gone, answer.done) == ([], True)
+    assert "Permission denied" in answer.unread
+    assert survey.survey(Survey(projects, {folder: answer.digest})).changed == [folder]
+    (answer,) = survey.compare(Compare(folder, {}))
+    assert (len(answer.transcripts), answer.unread) == (2, "")
+    assert survey.survey(Survey(projects, {folder: answer.digest})).changed == []
+
+
+def test_unreadable_folder_is_not_gone(t: Transcript) -> None:
+    loop = t.path.parent.parent / "loop"
+    loop.symlink_to(loop)
+    for asked in (
+        lambda: survey.survey(Survey(str(loop), {})),
+        lambda: [*survey.compare(Compare(str(loop), {}))],
+    ):
+        with pytest.raises(OSError, match="symbolic links"):
+            asked()
+    assert survey.survey(Survey(str(loop) + "x", {"/gone": ""})).gone == ["/gone"]
 
 
 def test_many_transcripts_come_in_several_answers(t: Transcript, monkeypatch: Any) -> None:
