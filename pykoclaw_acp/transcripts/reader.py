@@ -189,10 +189,10 @@ class TranscriptReader:
         found = entries.message(entry) or entries.Message()
         background = entries.by_claude_itself(entry)
         command, shell = entries.command(found.text), shell_commands.command(found.text)
-        if uuid in self._scan.known:
-            self._begin(entry, parent, "known", background=background)
-            return True
-        if shell is not None:
+        known = uuid in self._scan.known
+        if known:
+            pass
+        elif shell is not None:
             if line.begin < self._taken:
                 self._continue(entry, parent)
                 return True
@@ -207,7 +207,7 @@ class TranscriptReader:
                 self._begin(entry, parent, "own", background=background)
                 return True
         self._end_calls(parent, uuid)
-        self._begin(entry, parent, "other", background=background)
+        self._begin(entry, parent, "known" if known else "other", background=background)
         if background:
             why = self._translation.long.why(uuid, *task_notices.read(found.text))
             said = [*self._task_ended(found.text, entry), *why]
@@ -218,7 +218,7 @@ class TranscriptReader:
         if shell is not None:
             call, arguments = shell_commands.call(uuid), {"command": shell}
             said += self._start_call(call, shell_commands.TOOL, arguments, uuid)
-        self._tell(uuid, uuid, said)
+        self._tell(uuid, uuid, () if known else said)
         return True
 
     def _begin(self, entry: Entry, parent: str, owner: Owner, *, background: bool = False) -> None:
@@ -228,7 +228,8 @@ class TranscriptReader:
         self._rewinds.begin(turn, entry)
         self._earlier.add(uuid, turn)
         self._state.continued &= owner != "own"
-        self._newer(uuid, turn, uuid)
+        if owner != "own":
+            self._newer(uuid, turn, uuid)
         seen = SeenTurn(uuid, parent or None, owner == "own", background)
         seen.cwd = entry.cwd and entry.cwd[:4096]
         self._piece.turns.append(seen)
@@ -242,32 +243,34 @@ class TranscriptReader:
         if (answer := entries.answer(entry)) is not None:
             self._state.answer(turn, uuid, answer[:MOST_NAME])
         found = self._state.turns.get(turn)
-        if found is None or not self._newer(turn, found, uuid):
-            if found is not None and found.owner == "own":
-                self._state.continued |= compacted == "other" or of_terminal(entry.entrypoint)
-                if compacted == "other":  # it stands behind our turn
-                    self._tell(turn, uuid, compactions.events(entry))
+        if found is None:
             return
+        if found.owner == "own":
+            self._state.continued |= compacted == "other" or of_terminal(entry.entrypoint)
+            if compacted == "other":  # it stands behind our turn
+                self._tell(turn, uuid, compactions.events(entry))
+            return
+        said = self._said(turn, entry, compacted)
+        self._tell(turn, uuid, said if self._newer(turn, found, uuid) else ())
+
+    def _said(self, turn: str, entry: Entry, compacted: str) -> list[Event]:
+        """Events of an entry, also of one that the log has: what that leaves open may end later."""
         if entry.type == "assistant":
-            self._tell(turn, uuid, self._assistant(turn, entry))
-        elif entry.type == "user" and entries.by_claude_itself(entry):
+            return self._assistant(turn, entry)
+        if entry.type == "user" and entries.by_claude_itself(entry):
             text = (entries.message(entry) or entries.Message()).text
-            self._tell(turn, uuid, self._task_ended(text, entry))
-        elif entry.type == "user" and not entry.is_meta and not entry.is_compact_summary:
-            self._tell(turn, uuid, self._results(turn, entry))
-        elif entry.type == "attachment" and (came := entries.queued(entry)) is not None:
+            return self._task_ended(text, entry)
+        if entry.type == "user" and not entry.is_meta and not entry.is_compact_summary:
+            return self._results(turn, entry)
+        if entry.type == "attachment" and (came := entries.queued(entry)) is not None:
             what, said = came
             if what == "task-notification":
-                self._tell(turn, uuid, self._task_ended(said.text, entry))
-            elif what == "prompt":
-                self._tell(turn, uuid, user_messages(entry, said.blocks))
-        elif compacted != "own":
-            self._tell(turn, uuid, compactions.events(entry))
+                return self._task_ended(said.text, entry)
+            return user_messages(entry, said.blocks) if what == "prompt" else []
+        return [] if compacted == "own" else compactions.events(entry)
 
     def _newer(self, turn: str, found: OpenTurn, uuid: str) -> bool:
-        """Whether the log lacks this entry of a turn."""
-        if found.owner == "own":
-            return False
+        """Whether the log lacks this entry of a turn of others."""
         if found.owner == "known":
             if found.after == uuid:
                 found.owner = "other"
@@ -336,7 +339,9 @@ class TranscriptReader:
             for call in calls
             if call in translation.running and call not in translation.background
         ]
-        self._tell(turn, f"{uuid}-before", self._translation.end_these(open_calls))
+        ends, found = translation.end_these(open_calls), self._state.turns.get(turn)
+        in_log = uuid in self._scan.known or (found is not None and found.owner == "known")
+        self._tell(turn, f"{uuid}-before", () if in_log else ends)
 
     def _tell(self, turn: str, source: str, events: Sequence[Event]) -> None:
         for n, event in enumerate(events):

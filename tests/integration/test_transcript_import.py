@@ -640,6 +640,24 @@ async def test_replaced_or_cut_file_tells_nothing_twice(p: Place) -> None:
     assert await p.log() == [*said, "more"]
 
 
+async def test_call_of_replaced_file_ends_once(p: Place) -> None:
+    p.transcript.prompt("theirs", "p1")
+    p.transcript.call("left", command="ls")
+    await p.s.running("one", "ours")
+    p.transcript.prompt("ours", "ours")
+    p.transcript.say("our answer")
+    p.transcript.prompt("theirs, too", "p2")
+    p.transcript.call("open", command="ls")
+    await p.look()
+    path = p.transcript.path
+    path.with_suffix(".new").write_bytes(path.read_bytes())
+    path.with_suffix(".new").replace(path)
+    p.transcript.result("open")
+    await p.look()
+    ends = [one for one in await p.log() if one.startswith(("left ", "open "))]
+    assert ends == ["left failed", "open completed"]
+
+
 async def test_file_with_another_content_is_read_anew(p: Place) -> None:
     said = turns(p.transcript, 10)
     await p.look()

@@ -403,6 +403,63 @@ def test_copies_are_passed_over_up_to_known_turns(t: Transcript) -> None:
     assert reading.parents == {"p1": None, "p2": "p1", "p3": "p2", "p4": "p3"}
 
 
+def read_anew(t: Transcript, *, after: str = "p1") -> list[str]:
+    """What another reading finds behind this entry of the turn `p1`, which the log has."""
+    return words(Reading(t, fields={"known": {"p1": after}}).look())
+
+
+def test_call_open_in_log_ends_in_copy(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    for call in ("a", "b"):
+        known = t.call(call, command="make")
+    t.result("a")
+    assert read_anew(t, after=known) == ["a completed"]
+    t.prompt("two")
+    assert read_anew(t, after=known) == ["a completed", "b failed", "> two"]
+
+
+def test_call_ended_in_log_stays_so_in_copy(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.call("a", command="make")
+    t.call("b", command="make")
+    known = t.result("a")
+    t.prompt("two", "p2")
+    t.say("answer")
+    fields = {"known": {"p1": known, "p2": "p2"}}
+    assert words(Reading(t, fields=fields).look()) == ["answer"]
+
+
+def test_call_of_cut_copy_stays_as_it_ended(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.call("a", command="make")
+    t.prompt("two")
+    assert read_anew(t, after="an entry that is gone") == ["> two"]
+
+
+def test_background_call_in_log_ends_in_copy(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.call("c", command="make")
+    known = t.result("c", toolUseResult={"backgroundTaskId": "b1"})
+    notice = "<task-notification>\n<task-id>b1</task-id>\n<status>completed</status>"
+    t.prompt(notice, "n1", turnOrigin="task_notification")
+    t.say("It is done.")
+    assert read_anew(t, after=known)[0] == "c completed"
+
+
+def test_shell_command_in_log_ends_in_copy(t: Transcript) -> None:
+    t.prompt("<bash-input>ls</bash-input>", "p1")
+    t.prompt("<bash-stdout>a.txt</bash-stdout><bash-stderr></bash-stderr>")
+    assert read_anew(t) == ["bash-p1 completed"]
+
+
+def test_message_in_log_goes_on_in_copy(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    known = t.say("first", "m")
+    t.say("second", "m")
+    reading = Reading(t, fields={"known": {"p1": known}})
+    assert reading.look() == [Text("m-1", "second")]
+
+
 @pytest.mark.parametrize("block", [("e2",), ("p1",), ("p1", "e2", "p2", "e4")])
 @pytest.mark.parametrize("looks", [1, 2])
 def test_lines_that_come_twice_are_read_once(
