@@ -49,6 +49,8 @@ def _read(path: str, turns: list[str]) -> list[TurnSummary]:
             elif entry.type == "user" and (message := entries.message(entry)) is not None:
                 put_out = shell_commands.result(turn, message.text)
                 found[turn].ask("" if put_out is None else str(put_out.content))
+            elif (came := entries.queued(entry)) is not None and came[0] == "prompt":
+                found[turn].ask("\n".join(entries.users_words(came[1])))
     return list(found.values())
 
 

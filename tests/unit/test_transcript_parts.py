@@ -159,6 +159,17 @@ def test_digest_has_the_users_words_alone(tmp_path: Path) -> None:
     assert said.startswith(f"Asked: {file}\nDelete it.\nAnswered:")
 
 
+def test_digest_has_words_from_during_turn(tmp_path: Path) -> None:
+    t = Transcript(tmp_path / "t.jsonl")
+    t.prompt("Build it.", "p1")
+    for mode, text in (("prompt", "And test it."), ("task-notification", "<task-id>b1</task-id>")):
+        said = {"type": "queued_command", "prompt": text, "commandMode": mode}
+        t.add("attachment", attachment=said)
+    t.say("Done.")
+    said_to_claude = digest([(str(t.path), ["p1"])])
+    assert said_to_claude == "Asked: Build it.\nAnd test it.\nAnswered: Done."
+
+
 def test_digest_is_bounded(tmp_path: Path) -> None:
     t = Transcript(tmp_path / "t.jsonl")
     for n in range(30):
