@@ -65,7 +65,8 @@ _OF_SHARED: Final = {
     sqlite3.SQLITE_CREATE_TRIGGER: "put a trigger on",
     sqlite3.SQLITE_DROP_INDEX: "drop an index of",
 }
-_SPACE: Final = r"(?:\s|--[^\n]*(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)"
+_SPACE: Final = r"(?:[\s\ufeff]|--[^\n]*(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*(?:\*/|\Z))"
+_SPACES: Final = re.compile(rf"{_SPACE}++")
 _BEGINNING: Final = re.compile(rf"{_SPACE}*+([A-Za-z]*)")
 _NAME: Final = r'(?:[\w$]+|"[^"]*"|`[^`]*`|\[[^\]]*\]|\'[^\']*\')'
 _ADD_COLUMN: Final = re.compile(
@@ -99,6 +100,13 @@ def word(sql: str) -> str:
     if first in ("begin", "commit", "end", "rollback", "savepoint", "release"):
         raise StatementRefused("A plugin's transaction is `with db.transaction()`, not SQL.")
     raise StatementRefused(f"Plugins may not run {first.upper() or 'this'} in the shared database.")
+
+
+def words(sql: str) -> list[str]:
+    """The statement in lower case, in words, without comments and semicolons; those in its literals are
+    taken for such.
+    """
+    return _SPACES.sub(" ", sql).replace(";", " ").lower().split()
 
 
 def may_read(first: str) -> bool:

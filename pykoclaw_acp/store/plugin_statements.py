@@ -27,7 +27,7 @@ from pykoclaw_acp.store.condition import FileGone, KeptOrNot
 from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.open_file import OpenFile
-from pykoclaw_acp.store.plugin_guard import Guard, StatementRefused, may_read, word
+from pykoclaw_acp.store.plugin_guard import Guard, StatementRefused, may_read, word, words
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.value_limit import LONGEST
 
@@ -39,6 +39,7 @@ TOO_LONG: Final = (
     f"A value of a plugin may have {LONGEST // 2**20} MiB here, and so may a row. Nothing was changed;"
     " keep what is longer in a file."
 )
+_OF_BEGIN: Final = frozenset({"deferred", "immediate", "exclusive", "transaction"})
 _PER_CELL: Final = 8  # bytes that a cell counts besides its text
 _EXCEPTIONS: Final = frozenset(  # that are passed on as they are
     {
@@ -169,8 +170,10 @@ def split(script: str) -> Iterator[list[str]]:
         raise StatementRefused(f"A plugin's script may have {MAX_SCRIPT} characters.")
     batch: list[str] | None = None
     for sql in _statements(script):
-        match sql.rstrip("; \n\t").lower().split():
-            case ["begin", *rest] if set(rest) <= {"immediate", "deferred", "transaction"}:
+        match words(sql):
+            case []:
+                continue
+            case ["begin", *rest] if batch is None and set(rest) <= _OF_BEGIN:
                 batch = []
             case ["commit" | "end", *rest] if set(rest) <= {"transaction"} and batch is not None:
                 yield batch
@@ -189,8 +192,7 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(script[begin:at]):
             yield script[begin:at]
             begin = at
-    if rest := script[begin:].strip():
-        yield rest
+    yield script[begin:]
 
 
 # --- in the threads of the connections

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from datetime import UTC, date, datetime
 from importlib.metadata import PackageNotFoundError
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -277,6 +278,36 @@ async def test_a_script_goes_on_where_pykoclaws_would(world: World) -> None:
     assert [row["a"] for row in await world.run("SELECT a FROM one")] == [";"]
     with pytest.raises(sqlite3.OperationalError, match="two"):
         await world.run("SELECT * FROM two")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE TABLE a (x);\n-- end; of the schema\n",
+        "CREATE TABLE a (x); /* done; */",
+        "CREATE TABLE a (x); /* done",
+        "CREATE TABLE a (x);; /* nothing */ ;",
+        "\ufeff-- 1\nCREATE TABLE a (x)",
+        "-- 1\nBEGIN; -- go\nCREATE TABLE a (x);\n/* and */ COMMIT; -- end",
+        "BEGIN /* now */ EXCLUSIVE;; CREATE TABLE a (x); COMMIT TRANSACTION",
+    ],
+)
+async def test_comments_may_stand_anywhere_in_scripts(world: World, script: str) -> None:
+    await world.use(lambda db: db.migrate(script))
+    assert len(await world.run("PRAGMA table_info(a)")) == 1
+
+
+async def test_a_script_may_have_only_comments(world: World) -> None:
+    for script in ("", " ;", "-- nothing to do"):
+        await world.use(methodcaller("executescript", script))
+
+
+async def test_a_transaction_inside_another_is_refused(world: World) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="transaction"):
+        await world.use(
+            lambda db: db.executescript("BEGIN; CREATE TABLE a (x); BEGIN; SELECT 1; COMMIT")
+        )
+    assert not await world.run("PRAGMA table_info(a)")
 
 
 async def test_a_migration_runs_once_under_a_daemon(world: World) -> None:
