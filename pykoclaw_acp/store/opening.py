@@ -62,29 +62,46 @@ async def open_files(
     except OSError as error:
         raise DatabaseUnusable(f"The database {path} cannot be used: {error.strerror}.") from error
     except (sqlite3.Error, DatabaseUnusable) as error:
-        cause = error if isinstance(error, sqlite3.Error) else error.__cause__
-        found = None if cause is None else trouble(cause)
+        cause, found = _cause(error)
         if found is not None and found[0] == DatabaseState.LOCKED:
             raise DatabaseBusy(
                 f"Another program keeps the database {path} to itself. Nothing was lost. pykoclaw-acp starts "
                 "as soon as that program releases the database; `pykoclaw-acp doctor` names the program."
             ) from cause
-        if found is None or not history_copy.is_worth_it(path):
-            raise (
-                preflight.unusable(path, error) if isinstance(error, sqlite3.Error) else error
-            ) from cause
+        # A copy of a damaged file would be as damaged.
+        if found is None or found[0] == DatabaseState.DAMAGED or not history_copy.is_worth_it(path):
+            raise _unusable(path, error) from cause
+    refused = f"The database {path} cannot be written, and"
+    kept = f"{found[1]} Nothing was lost. Make room, or make the file and its directory writable."
     copied = await asyncio.to_thread(history_copy.make, path, spare)
     if copied is None:
-        raise DatabaseUnusable(
-            f"The database {path} cannot be written, and there is no room for a copy to read from. {found[1]} "
-            "Nothing was lost. Make room, or make the file and its directory writable."
-        ) from cause
+        raise DatabaseUnusable(f"{refused} there is no room for a copy to read from. {kept}")
     try:
-        return await _open_copy(copied, migrations, found)
-    except OSError as error:
+        return await _open_copy(path, copied, migrations, found)
+    except (OSError, sqlite3.Error, DatabaseUnusable) as error:
+        cause, found = _cause(error)
+        if found is None or found[0] == DatabaseState.DAMAGED:
+            raise _unusable(path, error) from cause
+        said = cause.strerror if isinstance(cause, OSError) else cause
         raise DatabaseUnusable(
-            f"The copy {copied} of the database cannot be used: {error.strerror}."
-        ) from error
+            f"{refused} the copy {copied} of it cannot be used: {said}. {kept}"
+        ) from cause
+
+
+def _cause(error: Exception) -> tuple[BaseException | None, tuple[DatabaseState, str] | None]:
+    """What an error while the database is opened came of, and the condition that this reveals."""
+    cause = error.__cause__ if isinstance(error, DatabaseUnusable) else error
+    return cause, None if cause is None else trouble(cause)
+
+
+def _unusable(path: Path, error: Exception) -> Exception:
+    """The start-up error for a file that neither can be used nor is worth a copy."""
+    _, found = _cause(error)
+    if found is not None and found[0] == DatabaseState.DAMAGED:
+        if isinstance(error, DatabaseUnusable):  # which says what of it failed
+            return DatabaseUnusable(f"{error} The file is damaged. {preflight.advice(path)}")
+        return preflight.damaged(path, str(error), "What was stored is kept as it is.")
+    return preflight.unusable(path, error) if isinstance(error, sqlite3.Error) else error
 
 
 def _create(path: Path) -> None:
@@ -99,7 +116,7 @@ async def _open(
 ) -> OpenedDatabase:
     accessible = history_copy.is_accessible(path)
     async with AsyncExitStack() as stack:
-        writer, readers, mode, clock = await _connect(stack, path, migrations)
+        writer, readers, mode, clock = await _connect(stack, path, migrations, path)
         refused = await writer.run(_try_to_write)
         checkpoints = await Checkpoints.open(writer, path, mode)
         file = OpenFile(path, link)
@@ -110,21 +127,21 @@ async def _open(
 
 
 async def _open_copy(
-    copied: Path, migrations: list[migrate.Migration], found: tuple[DatabaseState, str]
+    path: Path, copied: Path, migrations: list[migrate.Migration], found: tuple[DatabaseState, str]
 ) -> OpenedDatabase:
     async with AsyncExitStack() as stack:
         stack.callback(history_copy.remove, copied)
-        writer, readers, mode, clock = await _connect(stack, copied, migrations)
+        writer, readers, mode, clock = await _connect(stack, copied, migrations, path)
         file = OpenFile(copied)
         stack.pop_all()
     return OpenedDatabase(writer, readers, mode, clock, file, copy=copied, trouble=found)
 
 
 async def _connect(
-    stack: AsyncExitStack, path: Path, migrations: list[migrate.Migration]
+    stack: AsyncExitStack, path: Path, migrations: list[migrate.Migration], named: Path
 ) -> tuple[Connection, list[Connection], JournalMode, Clock]:
     """The writer, with which the database is brought up to date, the readers, and what
-    was found.
+    was found; errors name the file `named`.
     """
 
     async def connection() -> Connection:
@@ -133,7 +150,7 @@ async def _connect(
         return opened
 
     writer = await connection()
-    mode = await writer.run(partial(_prepare, migrations=migrations, path=path))
+    mode = await writer.run(partial(_prepare, migrations=migrations, named=named))
     clock = await writer.run(clocks.go_on)
     readers = [await connection() for _ in range(READERS)]
     for reader in readers:
@@ -154,12 +171,12 @@ def _try_to_write(connection: sqlite3.Connection) -> tuple[DatabaseState, str] |
 
 
 def _prepare(
-    connection: sqlite3.Connection, migrations: list[migrate.Migration], path: Path
+    connection: sqlite3.Connection, migrations: list[migrate.Migration], named: Path
 ) -> JournalMode:
-    inspection.inspect(connection, migrations, path)  # a rollback may have hidden it
+    inspection.inspect(connection, migrations, named)  # a rollback may have hidden it
     mode = journal_mode.settle(connection, ENGINE)
     mode.configure(connection)
-    migrate.apply(connection, migrations, path)
+    migrate.apply(connection, migrations, named)
     return mode
 
 

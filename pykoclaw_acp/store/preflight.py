@@ -76,8 +76,13 @@ def _shortage(path: Path, error: sqlite3.Error) -> tuple[ErrorKind, str] | None:
     return None
 
 
-def damaged(path: Path, reason: str) -> DatabaseUnusable:
+def damaged(path: Path, reason: str, kept: str = "It was not touched.") -> DatabaseUnusable:
     """The start-up error for a damaged file."""
+    return DatabaseUnusable(f"The database {path} is damaged: {reason}. {kept} {advice(path)}")
+
+
+def advice(path: Path) -> str:
+    """What to do with a damaged file, as sentences."""
     recovered = shlex.quote(f"{path}.recovered")
     log = _beside(path, "-wal")
     of_another = (
@@ -86,9 +91,9 @@ def damaged(path: Path, reason: str) -> DatabaseUnusable:
         if _size(path) and _size(log)
         else "Restore"
     )
-    return DatabaseUnusable(
-        f"The database {path} is damaged: {reason}. It was not touched. {of_another} a backup of it, or save what can "
-        f"be read with `sqlite3 {shlex.quote(str(path))} .recover | sqlite3 {recovered}` and put that in its place."
+    return (
+        f"{of_another} a backup of it, or save what can be read with "
+        f"`sqlite3 {shlex.quote(str(path))} .recover | sqlite3 {recovered}` and put that in its place."
     )
 
 

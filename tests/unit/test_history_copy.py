@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.errors import DatabaseUnusable
-from pykoclaw_acp.store import history_copy
+from pykoclaw_acp.store import history_copy, preflight
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sqlite import sqlite3
+from tests import damaged, databases
+from tests.double.files import first_schema
 
 
 @pytest.fixture
@@ -134,22 +136,67 @@ def test_symlink_at_copy_path_is_not_followed(
     assert list(elsewhere.iterdir()) == []
 
 
-async def test_unopenable_copy_is_removed_and_reported(
-    tmp_path: Path, spare: list[Path], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("statement", ["", "CREATE TABLE"])
+async def test_unusable_copy_is_removed_and_reported(
+    tmp_path: Path, spare: list[Path], monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
+    """It cannot be opened, or not be migrated."""
     path = tmp_path / "pykoclaw.db"
-    await (await Database.open(path)).close()
+    first_schema(tmp_path)
     connect, refused = sqlite3.connect, sqlite3.OperationalError("unable to open database file")
     refused.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+
+    class Full(sqlite3.Connection):
+        def execute(self, sql: str, *given: Any) -> sqlite3.Cursor:
+            if statement in sql:
+                error = sqlite3.OperationalError("database or disk is full")
+                error.sqlite_errorcode = sqlite3.SQLITE_FULL
+                raise error
+            return super().execute(sql, *given)
 
     def cannot(file: Any, *given: Any, **named: Any) -> Any:
         if Path(file) == path:
             raise refused
-        if Path(file).parent.name == history_copy.name_of(path):
+        if Path(file).parent.name != history_copy.name_of(path):
+            return connect(file, *given, **named)
+        if not statement:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return connect(file, *given, **named)
+        return connect(file, *given, **named, factory=Full)
 
     monkeypatch.setattr(sqlite3, "connect", cannot)
-    with pytest.raises(DatabaseUnusable, match=r"The copy .* cannot be used: Input/output error\."):
+    with pytest.raises(DatabaseUnusable) as caught:
         await Database.open(path, spare)
+    why = "database or disk is full" if statement else "Input/output error"
+    message = str(caught.value)
+    assert f"The database {path} cannot be written, and the copy" in message
+    assert f"of it cannot be used: {why}. A file of the database cannot be opened." in message
+    assert [list(place.iterdir()) for place in spare] == [[], []]
+
+
+async def test_damaged_file_is_not_copied(
+    tmp_path: Path, spare: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is so large that no start checks all of it."""
+    monkeypatch.setattr(preflight, "FULL_CHECK_LIMIT", 0)
+    monkeypatch.setattr(history_copy, "make", None)
+    path = databases.place(tmp_path / "pykoclaw.db")
+    damaged.table(path, "acp_clock")
+    with pytest.raises(DatabaseUnusable, match=f"database {path} is damaged: .* Restore a backup"):
+        await Database.open(path, spare)
+
+
+async def test_damage_that_a_migration_meets_is_named(
+    tmp_path: Path, spare: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "FULL_CHECK_LIMIT", 0)
+    path = databases.with_old_log(tmp_path, "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "/", ["word"])
+    damaged.table(path, "acp_sessions")
+    with pytest.raises(DatabaseUnusable) as caught:
+        await Database.open(path, spare)
+    message = str(caught.value)
+    assert f".sql failed on the database {path}: " in message
+    assert (
+        f"The file is damaged. Restore a backup of it, or save what can be read with `sqlite3 {path}"
+        in message
+    )
     assert [list(place.iterdir()) for place in spare] == [[], []]
