@@ -54,7 +54,7 @@ class AcpClient:
         self._terminals: Terminals | None = None
         self._pending = PendingCalls()
         self._recalled: set[str] = set()  # requests that were announced, and not repeated yet
-        self.introduced = False  # `initialize` was answered
+        self.introduction: InitializeParams | None = None  # with which `initialize` was answered
         self._shown = Presentation()
         self.requests = ClientRequests(peer, sessions)
         self._requests = PermissionRequests(self.requests, self.show)
@@ -74,6 +74,11 @@ class AcpClient:
     def name(self) -> str:
         """What the client calls itself."""
         return self.subscriber.name
+
+    @property
+    def introduced(self) -> bool:
+        """Whether `initialize` was answered."""
+        return self.introduction is not None
 
     @property
     def forms(self) -> bool:
@@ -107,7 +112,7 @@ class AcpClient:
         self._terminals = None if shows is None else Terminals(shows)
         thoughts = self.subscriber.sessions.showing.thoughts
         self._shown = Presentation.of(capabilities, thoughts=thoughts)
-        self.introduced = True
+        self.introduction = params
         log.info(
             "Client connected",
             action="client_connected",

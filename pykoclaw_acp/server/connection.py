@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -51,14 +52,35 @@ class ClientConnection:
         """`turnstile`: of all clients of the process. `refusal`: of all methods that `methods` does
         not have.
         """
-        self.client = AcpClient(sessions, peer)
-        self._sessions = sessions
         self._peer = peer
         self._turnstile = turnstile or Turnstile()
+        self._calls_of = partial(Calls, methods=methods, turnstile=self._turnstile, refusal=refusal)
         self.share = Share(self._turnstile)
-        self.calls = Calls(self.client, methods, self._turnstile, refusal)
+        self.taking = asyncio.Lock()
+        """Held while a line is taken; the client waits while somebody else holds it."""
+        self._use(sessions)
         self._tasks = Tasks()
         self._heavy: asyncio.Task[None] | None = None  # ends when the last heavy prompt is taken
+
+    def _use(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self.client = AcpClient(sessions, self._peer)
+        self.calls = self._calls_of(self.client)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the client has nothing open: no call, and no session."""
+        return not self.calls and not self.client.subscriber.subscriptions
+
+    def move(self, sessions: Sessions) -> None:
+        """Serve a client that is at rest, and knows nothing of it, with these sessions from now on."""
+        before = self.client
+        self.leave()
+        self._use(sessions)
+        if before.introduction is not None:
+            self.client.initialized(before.introduction)
+        if before.logged_out:
+            self.client.log_out()
 
     async def serve(self) -> None:
         """Read until the end of the input; calls that run go on until `settle`.
@@ -73,7 +95,8 @@ class ClientConnection:
                 for line in lines:
                     before = len(self.calls)
                     if line is not None:
-                        await self._take(line)
+                        async with self.taking:
+                            await self._take(line)
                     begun = len(self.calls) > before
                     await self.share.step(begun=begun, crowded=self.calls.crowded)
                     await self.calls.wait_for_room()

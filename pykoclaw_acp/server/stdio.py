@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.config.settings import Settings
-from pykoclaw_acp.errors import Exhausted, OutputLost, StartupError
+from pykoclaw_acp.errors import Exhausted, OutputLost, RestartWanted, StartupError
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.logging import setup as logging
 from pykoclaw_acp.pool.forkserver_process import StartingForkServer
@@ -27,12 +27,17 @@ from pykoclaw_acp.server.gathering import GatheringWriter
 from pykoclaw_acp.server.lag import run
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer
+from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.system import shortage, threads
 
 READ: Final = 256 * 1024  # bytes
 ANSWERS_WAIT: Final = 10.0  # s; for calls that came before the end of input
 CALLS_GRACE: Final = 0.4  # s; for calls that came just before a signal
 ANSWERS_GRACE: Final = 0.3  # s; for a client that may not read any more
+REOPENED: Final = (
+    "The database could not be used for a while, and has to be opened anew. The server ends for that, since its client"
+    " has sessions open. What was stored is kept. Start the server again, and load the sessions."
+)
 
 log: Final = structlog.get_logger()
 
@@ -161,18 +166,40 @@ async def _converse(connection: ClientConnection) -> None:
     for.
     """
     await connection.serve()
+    await _answered(connection, ANSWERS_WAIT)
+
+
+async def _answered(connection: ClientConnection, seconds: float) -> None:
+    """Wait so long at most until all that came was answered, or handed over to a turn."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(ANSWERS_WAIT):
+        async with asyncio.timeout(seconds):
             await connection.begun()
+
+
+async def _reopening(database: Database, serving: asyncio.Task[None]) -> bool:
+    """Wait until the database must be opened anew before anything can be stored; False: the client is
+    served no more.
+    """
+    loop = asyncio.get_running_loop()
+    wanted = loop.create_task(database.reopen_wanted.wait(), name="reopen database")
+    await asyncio.wait([serving, wanted], return_when=asyncio.FIRST_COMPLETED)
+    wanted.cancel()
+    if database.condition.is_writable:  # it is not urgent: no turn is ended for it
+        await asyncio.wait([serving])
+    return not serving.done()
 
 
 async def serve(
     settings: Settings, source: int, sink: int, begun: StartingForkServer | None
 ) -> OSError | None:
-    """Serve the client; returns why nothing could be written to it, if that is so."""
+    """Serve the client; returns why nothing could be written to it, if that is so.
+
+    Raises StartupError, RestartWanted.
+    """
     client = client_processes.of(os.getppid())
     places = Places(settings.data, settings.state, settings.socket)
-    app = await App.start(settings, places, resident=False, begun=begun)
+    app, stopped = await App.start(settings, places, resident=False, begun=begun), False
+    grace = max(settings.shutdown_grace - CALLS_GRACE - ANSWERS_GRACE, 0.1)
     transport = await StdioTransport.open(source, sink)
     connection = ClientConnection(
         app.sessions, METHODS, DirectPeer(transport, client_process=client)
@@ -183,13 +210,24 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, serving.cancel)
     try:
+        while await _reopening(app.database, serving):
+            async with connection.taking:
+                await _answered(connection, ANSWERS_WAIT)
+                if not connection.is_at_rest:
+                    raise RestartWanted(REOPENED)
+                log.warning("The database is opened anew", action="database_reopened")
+                stopped = True
+                await app.stop(grace)
+                app, stopped = await App.start(settings, places, resident=False), False
+                connection.move(app.sessions)
         with contextlib.suppress(asyncio.CancelledError, ConnectionError):
             await serving
     finally:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CALLS_GRACE):
-                await connection.begun()
-        await app.stop(max(settings.shutdown_grace - CALLS_GRACE - ANSWERS_GRACE, 0.1))
+        serving.cancel()
+        await asyncio.wait([serving])
+        await _answered(connection, CALLS_GRACE)
+        if not stopped:
+            await app.stop(grace)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ANSWERS_GRACE):
                 await connection.settle()
@@ -198,7 +236,8 @@ async def serve(
 
 
 def main(settings: Settings, begun: StartingForkServer | None = None) -> int:
-    """Serve until the end of stdin, or SIGTERM; returns the exit status. Raises StartupError.
+    """Serve until the end of stdin, or SIGTERM; returns the exit status. Raises StartupError,
+    RestartWanted.
 
     `begun`: the fork server, if it was started already.
     """
@@ -209,6 +248,9 @@ def main(settings: Settings, begun: StartingForkServer | None = None) -> int:
                 raise Exhausted(*lacking)
             source, sink = _take_streams()
             lost = run(lambda _: serve(settings, source, sink, begun))
+        except RestartWanted as error:
+            log.error("The server needs a restart", action="restart_wanted", reason=str(error))
+            raise
         except StartupError as error:
             log.error(
                 "The server cannot start",
