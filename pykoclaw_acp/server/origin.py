@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from pykoclaw_acp.system import lineage
+from pykoclaw_acp.system import lineage, proc
 from pykoclaw_acp.system.lineage import WORKER_NAME, Process
 from pykoclaw_acp.system.unix_socket import peer_pid
 
@@ -135,10 +135,10 @@ def _group_of(pid: int) -> str | None:
     the unified one.
     """
     try:
-        with open(f"/proc/{pid}/cgroup") as file:
-            found = {line.split(":", 2)[1]: line.rstrip("\n").split(":", 2)[2] for line in file}
+        listed = os.fsdecode(proc.read(f"/proc/{pid}/cgroup"))
     except OSError as error:
         if error.errno in lineage.NO_DESCRIPTORS:
             raise
         return None
+    found = dict(line.split(":", 2)[1:] for line in listed.split("\n") if line)
     return found.get("name=systemd", found.get(""))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Final
 
-from pykoclaw_acp.system import processes
+from pykoclaw_acp.system import proc, processes
 
 _PSS: Final = re.compile(rb"^Pss: +(\d+) kB$", re.MULTILINE)
 
@@ -23,8 +24,8 @@ def kills() -> int:
     the machine.
     """
     try:
-        path = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].partition("\n")[0]
-        counted = (CGROUPS / path / "memory.events").read_text()
+        path = proc.read("/proc/self/cgroup").rpartition(b"0::/")[2].partition(b"\n")[0]
+        counted = (CGROUPS / os.fsdecode(path) / "memory.events").read_text()
     except OSError:
         try:
             counted = Path("/proc/vmstat").read_text()

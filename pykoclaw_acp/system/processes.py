@@ -34,9 +34,9 @@ def set_name(name: str) -> None:
 def name(pid: int) -> str | None:
     """Name of the process; None without such a process."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return proc.stat(pid)[0]
     except OSError as error:
-        _check_descriptors(error)
+        check_descriptors(error)
         return None
 
 
@@ -87,11 +87,16 @@ def parent(pid: int) -> int | None:
 def children(pid: int) -> list[int]:
     """Pids of the direct children; raises OSError for want of descriptors."""
     found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError as error:
+        check_descriptors(error)
+        return found
+    for task in tasks:
         try:
-            found.extend(int(child) for child in task.read_text().split())
+            found.extend(map(int, proc.read(f"/proc/{pid}/task/{task}/children").split()))
         except OSError as error:
-            _check_descriptors(error)
+            check_descriptors(error)
     return found
 
 
@@ -128,11 +133,13 @@ def _stat(pid: int) -> list[str] | None:
     try:
         return proc.stat(pid)[1]
     except OSError as error:
-        _check_descriptors(error)
+        check_descriptors(error)
         return None
 
 
-def _check_descriptors(error: OSError) -> None:
-    """Raise the error if it does not say that there is no such process."""
+def check_descriptors(error: OSError) -> None:
+    """Raise an error of a look into /proc if it says nothing about the process: for want of
+    descriptors.
+    """
     if error.errno in NO_DESCRIPTORS:
         raise error

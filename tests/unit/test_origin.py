@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import io
 import os
 import socket
 import subprocess
@@ -22,7 +21,7 @@ from pykoclaw_acp.front import spawn
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.server import origin
 from pykoclaw_acp.server.origin import Inside, Origins
-from pykoclaw_acp.system import lineage
+from pykoclaw_acp.system import lineage, proc
 from pykoclaw_acp.system.unix_socket import peer_pid
 from tests.waiting import eventually
 
@@ -56,10 +55,14 @@ def peer(**environment: str) -> Iterator[socket.socket]:
 def groups(monkeypatch: pytest.MonkeyPatch, own: str, theirs: str) -> None:
     """The control groups of this process, and of all others."""
 
-    def opened(path: str) -> io.StringIO:
-        return io.StringIO(f"0::{own if path == f'/proc/{os.getpid()}/cgroup' else theirs}\n")
+    real = proc.read
 
-    monkeypatch.setattr(origin, "open", opened, raising=False)
+    def read(path: str) -> bytes:
+        if not path.endswith("/cgroup"):
+            return real(path)
+        return os.fsencode(f"0::{own if path == f'/proc/{os.getpid()}/cgroup' else theirs}\n")
+
+    monkeypatch.setattr(proc, "read", read)
 
 
 async def looked(
@@ -115,6 +118,7 @@ async def test_worker_differs_from_other_process_with_its_pid(
         ("/user.slice/pykoclaw-acp.service", "/user.slice/pykoclaw-acp.service", True, False),
         ("/user.slice/pykoclaw-acp.service", "/user.slice/pykoclaw-acp.service-2", False, False),
         ("/user.slice/pykoclaw-acp.service", "/user.slice/terminal.scope", False, False),
+        ("/user.slice/pykoclaw-acp.service", "/user.slice/\udcff\r.scope", False, False),
         ("/", "/", False, False),
     ],
 )

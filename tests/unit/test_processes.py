@@ -1,4 +1,4 @@
-"""What is known of processes while no file descriptor is left: that they live, or nothing."""
+"""What is known of processes that end, have strange names, or are looked at without descriptors."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,10 +16,12 @@ import pytest
 
 from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import WorkerIdentity
+from pykoclaw_acp.pool import local_whereabouts
 from pykoclaw_acp.pool.local_whereabouts import LocalWhereabouts
 from pykoclaw_acp.server import client_processes
 from pykoclaw_acp.system import processes, reaper
 from pykoclaw_acp.worker import sdk_private
+from tests.waiting import eventually_sync
 
 
 @contextmanager
@@ -36,8 +39,10 @@ def no_descriptors() -> Iterator[None]:
 @pytest.fixture
 def sleeper() -> Iterator[int]:
     with subprocess.Popen(["sleep", "1000"]) as process:
-        yield process.pid
-        process.kill()
+        try:
+            yield process.pid
+        finally:
+            process.kill()
 
 
 def test_live_worker_is_not_dead_without_descriptors(
@@ -81,3 +86,32 @@ def test_process_is_ended_once_descriptors_are_left(
     finally:
         lacking.__exit__(None, None, None)
     assert processes.state(sleeper) in ("Z", None)
+
+
+def test_name_cut_inside_a_character_is_read(tmp_path: Path) -> None:
+    """By the kernel, after 15 bytes; anybody's process may have one, and all are looked at."""
+    program = tmp_path / "резервное-копирование"
+    program.symlink_to("/bin/sleep")
+    with subprocess.Popen([program, "1000"]) as process:
+        try:
+            eventually_sync(lambda: processes.name(process.pid) == "резервн\ufffd")
+            assert not local_whereabouts.is_held(str(tmp_path))
+        finally:
+            process.kill()
+
+
+def test_process_that_is_gone_has_no_children(
+    sleeper: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = os.listdir
+
+    def last(path: str) -> list[str]:
+        found = listed(path)
+        os.kill(sleeper, 9)
+        os.waitpid(sleeper, 0)
+        return found
+
+    monkeypatch.setattr(os, "listdir", last)
+    assert processes.children(sleeper) == []
+    monkeypatch.undo()
+    assert processes.children(sleeper) == []
