@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import stat
@@ -15,6 +14,7 @@ from pykoclaw_acp.link.places import DATABASE
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.system.lineage import WORKER_NAME
 from pykoclaw_acp.system.proc import has_open
+from pykoclaw_acp.system.processes import check_descriptors
 
 FIX: Final = "Use SQLite 3.51.3 or newer: on x86_64 `pip install pysqlite3`, elsewhere a Python that is linked with it."
 # bytes 18 and 19 of a file in WAL mode (https://sqlite.org/fileformat2.html)
@@ -129,9 +129,12 @@ def open_in(context: Context, path: Path) -> list[int]:
     for entry in context.proc.iterdir():
         if not entry.name.isdigit() or int(entry.name) in (os.getpid(), context.daemon_pid):
             continue
-        with contextlib.suppress(OSError):  # it exited, or is another user's
+        try:
             if has_open(str(entry), wanted):
                 found.append(int(entry.name))
+        except OSError as error:
+            check_descriptors(error)
+            continue  # it exited, or is another user's
     return sorted(found)
 
 
@@ -140,7 +143,7 @@ def _library(process: Path) -> tuple[str, bool]:
     from pykoclaw_acp.store.engine import wal_reset_affected
 
     try:
-        lines = (process / "maps").read_text().splitlines()
+        lines = os.fsdecode((process / "maps").read_bytes()).splitlines()
     except OSError:
         return "a library that cannot be seen", False
     paths = sorted({found[0].strip() for line in lines if (found := _LIBRARY.search(line))})
@@ -161,7 +164,7 @@ def _library(process: Path) -> tuple[str, bool]:
 def command(context: Context, pid: int) -> str:
     """The name of a process; of one that holds the database, and is a worker, also why."""
     try:
-        name = (context.proc / str(pid) / "comm").read_text().strip()
+        name = (context.proc / str(pid) / "comm").read_text(errors="replace").strip()
     except OSError:
         return "ended"
     if name == WORKER_NAME:  # workers themselves never open it

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from pykoclaw_acp.system.proc import has_open
+from pykoclaw_acp.system.processes import check_descriptors
 
 _PROC: Final = Path("/proc")
 _PROGRAM: Final = "pykoclaw"
@@ -20,6 +21,7 @@ def find(database: Path, proc: Path = _PROC) -> int | None:
     without one.
 
     A process of another user, whose files cannot be seen, counts if it may open the database.
+    Raises OSError for want of descriptors.
     """
     try:
         wanted = database.stat()
@@ -49,7 +51,8 @@ def _processes(proc: Path) -> Iterator[tuple[int, list[str]]]:
             continue
         try:
             line = (proc / name / "cmdline").read_bytes()
-        except OSError:
+        except OSError as error:
+            check_descriptors(error)
             continue  # it has ended
         if _PROGRAM.encode() in line:
             yield int(name), [os.fsdecode(part) for part in line.split(b"\0")]
@@ -60,7 +63,8 @@ def _may_use(process: Path, wanted: os.stat_result) -> bool:
         return has_open(str(process), wanted)
     except PermissionError:
         return _may_open(process, wanted)
-    except OSError:
+    except OSError as error:
+        check_descriptors(error)
         return False  # it has ended
 
 

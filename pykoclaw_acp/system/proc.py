@@ -30,11 +30,18 @@ def stat(pid: int) -> tuple[str, list[str]]:
 
 def has_open(process: str, file: os.stat_result) -> bool:
     """Whether the process, a directory such as `/proc/1`, has this file open; raises OSError if its
-    descriptors cannot be seen.
+    descriptors cannot be seen, as after its end.
     """
     folder = f"{process}/fd"
-    held = [os.stat(f"{folder}/{name}") for name in os.listdir(folder)]
-    return any((one.st_dev, one.st_ino) == (file.st_dev, file.st_ino) for one in held)
+    for name in os.listdir(folder):
+        try:
+            if os.path.samestat(os.stat(f"{folder}/{name}"), file):
+                return True
+        except PermissionError:
+            raise
+        except OSError:
+            continue  # it was closed in between, or its disk is gone
+    return False
 
 
 def read(path: str) -> bytes:

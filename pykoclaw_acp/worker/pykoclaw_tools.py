@@ -206,7 +206,10 @@ class TaskTools:
         if self._calls.scheduler != "off":
             return ""
         path = Path(self._calls.data) / DATABASE
-        other = await asyncio.to_thread(other_scheduler.find, path)
+        try:
+            other = await asyncio.to_thread(other_scheduler.find, path)
+        except OSError:  # nobody knows; the task is scheduled all the same
+            return ""
         return _NOT_RUN if other is None else ""
 
     async def _rows(self, sql: str, parameters: list[Any]) -> list[tuple[Any, ...]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -667,3 +669,38 @@ def test_scheduler_counts_if_it_has_this_database_open(tmp_path: Path) -> None:
     (tmp_path / "proc" / "12" / "fd" / "3").unlink()
     assert other_scheduler.find(database, tmp_path / "proc") is None
     assert other_scheduler.find(tmp_path / "none", tmp_path / "proc") is None
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """Its directory in `proc`: pykoclaw's scheduler, with `a.db` open and another file that it closes
+    while it is looked at.
+    """
+    (tmp_path / "a.db").touch()
+    folder = tmp_path / "proc" / "12"
+    (folder / "fd").mkdir(parents=True)
+    (folder / "cmdline").write_text("pykoclaw\0scheduler\0")
+    for descriptor, path in ("3", "closed"), ("4", "a.db"), ("5", "closed"):
+        os.symlink(tmp_path / path, folder / "fd" / descriptor)
+    return folder
+
+
+def test_scheduler_that_closes_a_file_is_found(tmp_path: Path, other: Path) -> None:
+    """As while it starts Claude, or commits."""
+    assert other_scheduler.find(tmp_path / "a.db", other.parent) == 12
+
+
+@pytest.mark.parametrize(("owner", "call"), [(Path, "read_bytes"), (os, "listdir")])
+def test_scheduler_is_not_gone_without_descriptors(
+    tmp_path: Path, other: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, call: str
+) -> None:
+    able = getattr(owner, call)
+
+    def lacking(path: Path | str) -> Any:
+        if str(path).startswith(f"{other}/"):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return able(path)
+
+    monkeypatch.setattr(owner, call, lacking)
+    with pytest.raises(OSError, match="Too many open files"):
+        other_scheduler.find(tmp_path / "a.db", other.parent)

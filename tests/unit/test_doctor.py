@@ -384,6 +384,20 @@ def test_worker_holding_database_is_named_with_reason(context: Context, tmp_path
     assert "pid 17 (pykoclaw-worker: a plugin of pykoclaw opened it in a session)" in found.found
 
 
+def test_program_with_other_bytes_in_names_is_reported(context: Context, tmp_path: Path) -> None:
+    """Its name may be cut inside of a character, its files may lie anywhere."""
+    path = database(context, "WAL")
+    process, library = tmp_path / "proc/17", tmp_path / "d\udcff/libsqlite3.so.0"
+    (process / "fd").mkdir(parents=True)
+    (process / "fd/5").symlink_to(path)
+    (process / "comm").write_bytes("резервн".encode() + b"\xd0\n")
+    library.parent.mkdir()
+    library.write_bytes(b"\x003.53.0\x00")
+    (process / "maps").write_bytes(b"0-1 r--p 0 08:01 1 " + os.fsencode(library) + b"\n")
+    found = doctor_database.other_programs(replace(context, proc=tmp_path / "proc"))
+    assert found.found == "pid 17 (резервн\ufffd) with SQLite 3.53.0"
+
+
 READER = """
 import sqlite3, sys
 c = sqlite3.connect(sys.argv[1], isolation_level=None)
