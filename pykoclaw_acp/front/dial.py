@@ -98,7 +98,9 @@ class Dialer:
         self._served = served  # by any daemon, ever
         self._connected = False  # to one, ever
         self._missing = ""  # what a daemon said that had found no database
-        self._since: float | None = None
+        # s waited for each thing (an error's kind, the limit); which is awaited now, and since when
+        self._waited: dict[tuple[ErrorKind | None, float], float] = {}
+        self._awaited: tuple[tuple[ErrorKind | None, float], float] | None = None
         self._locked_since: float | None = None  # by another process, which starts a daemon
         self._next_pause = FIRST_PAUSE
         self.pause = 0.0
@@ -119,7 +121,7 @@ class Dialer:
         the counts of failures.
         """
         self._served = self._connected = True
-        self._failed_starts, self._since = 0, None
+        self._failed_starts, self._waited, self._awaited = 0, {}, None
         self._refused, self._start_pause = None, FIRST_START_PAUSE
         self._scope = True  # what failed once need not fail again
         if seconds >= MIN_UPTIME:
@@ -136,7 +138,7 @@ class Dialer:
         message, status = (
             ("The daemon ends before it answers.", 1) if refusal is None else (refusal, TEMPORARY)
         )
-        self._wait_until(message, status, readiness.UNKNOWN)
+        self._wait_out(NotStarted(message, status))
 
     def attempt(self) -> _socket.socket | None:
         """Try once; None if it must be tried again. Never blocks.
@@ -197,7 +199,7 @@ class Dialer:
         limit = self._timeout if serves or socket is None else self._recovery
         if socket is None and not self._served:
             limit = min(limit, HAND_OVER)
-        self._wait_until(message, TEMPORARY, ErrorKind.DATA_IN_USE, limit)
+        self._wait_out(NotStarted(message, TEMPORARY, ErrorKind.DATA_IN_USE), limit)
         return None
 
     def _start(self) -> _socket.socket | None:
@@ -284,7 +286,7 @@ class Dialer:
         if not self._missing or self._has_database():
             self._missing = ""
             return False
-        self._wait_until(self._missing, UNUSABLE, ErrorKind.DATABASE_MISSING)
+        self._wait_out(NotStarted(self._missing, UNUSABLE, ErrorKind.DATABASE_MISSING))
         return True
 
     def _start_failed(self, message: str = "", kind: ErrorKind = readiness.UNKNOWN) -> None:
@@ -316,18 +318,17 @@ class Dialer:
         self._start_pause = min(2 * self._start_pause, LONGEST_START_PAUSE)
         self._wait_out(error)
 
-    def _wait_until(
-        self, message: str, status: int, kind: ErrorKind, limit: float | None = None
-    ) -> None:
-        self._wait_out(NotStarted(message, status, kind), limit)
-
     def _wait_out(
         self, error: NotStarted | OSError | ImportError, limit: float | None = None
     ) -> None:
-        """Pause before the next attempt; raises the error if the time for attempts is over."""
-        if self._since is None:
-            self._since = time.monotonic()
-        if time.monotonic() - self._since >= (self._timeout if limit is None else limit):
+        """Pause before the next attempt; raises the error if the time for waits like this is over."""
+        limit = self._timeout if limit is None else limit
+        now, kind = time.monotonic(), (getattr(error, "kind", None), limit)
+        if self._awaited is not None:
+            before, since = self._awaited
+            self._waited[before] = self._waited.get(before, 0.0) + now - since
+        self._awaited = kind, now
+        if self._waited.get(kind, 0.0) >= limit:
             raise error
         self._wait()
 

@@ -265,3 +265,43 @@ def test_server_without_socket_is_told_soon(
     clock[0] = 100.0
     give_up(served, clock)
     assert 60 <= clock[0] - 100 < 62
+
+
+def be_refused(dialer: Dialer, clock: list[float], words: str | None) -> NotStarted:
+    """Let each attempt be followed by a refusal until it gives up; why it does."""
+    while True:
+        try:
+            dialer.attempt()
+            clock[0] += dialer.pause
+            dialer.note_refusal(words)
+        except NotStarted as error:
+            return error
+        clock[0] += dialer.pause
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_wait_that_ended_shortens_no_other(
+    dialer: Dialer, clock: list[float], monkeypatch: pytest.MonkeyPatch, served: bool
+) -> None:
+    """A daemon migrates for minutes, and many come again at once when it serves."""
+    if served:
+        dialer.note_welcome(60)
+    with monkeypatch.context() as recovering:
+        recovering.setattr(at, "lock_holder", lambda _: (7, dialer.places.socket))
+        while clock[0] < 300:
+            assert dialer.attempt() is None
+            clock[0] += dialer.pause
+    monkeypatch.setattr(at, "connect", lambda _: object())
+    began = clock[0]
+    assert "Come again." in str(be_refused(dialer, clock, "Come again."))
+    assert 60 <= clock[0] - began < 62
+
+
+def test_waits_that_alternate_end_as_well(
+    dialer: Dialer, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon that ends whenever somebody connects to it, and recovers again."""
+    dialer.note_welcome(60)
+    monkeypatch.setattr(at, "lock_holder", lambda _: (7, dialer.places.socket))
+    assert "ends before it answers" in str(be_refused(dialer, clock, None))
+    assert clock[0] - 100 < 200
