@@ -296,7 +296,8 @@ def use(values: Mapping[str, str]) -> None:
 def _settings(names: tuple[str, ...], *, here: bool = True) -> dict[str, str]:
     found: dict[str, str] = {}
     home_file = os.path.expanduser(_DEFAULT_DATA + "/.env")
-    at_home = _read(home_file) if os.path.isfile(home_file) else {}
+    # Without a home, `~` stays: that would be a directory of the working directory.
+    at_home = _read(home_file) if os.path.isabs(home_file) and os.path.isfile(home_file) else {}
     for values in (os.environ, _here if here else {}, at_home):
         known = {name.lower(): value for name, value in values.items() if name.lower() in names}
         found = {name: value for name, value in known.items() if value} | found

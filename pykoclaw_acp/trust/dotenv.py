@@ -88,7 +88,7 @@ def _outside() -> dict[str, str]:
     home = os.path.expanduser("~/.local/share/pykoclaw")
     environment = {name.lower(): value for name, value in os.environ.items() if value}
     return {
-        **settings(home),
+        **(settings(home) if os.path.isabs(home) else {}),  # without a home, `~` stays
         **{name: value for name, value in environment.items() if name.startswith(_PREFIX)},
     }
 

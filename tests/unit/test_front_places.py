@@ -26,6 +26,7 @@ from pykoclaw_acp.link.places import (
 )
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.system import dotenv, trusted_path
+from pykoclaw_acp.trust import dotenv as trust
 
 FILES = [
     "PYKOCLAW_DATA=/plain\nPYKOCLAW_STATE=relative/../state\nPYKOCLAW_SOCKET=~/s.sock\n",
@@ -96,6 +97,28 @@ def test_environment_beats_home_file_and_directory_file_ignored(
         "/home/state",
         "/home/socket",
     )
+
+
+def test_without_home_no_directory_stands_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a container's user without a name; the working directory may be a cloned repository."""
+    file = tmp_path / "~/.local/share/pykoclaw/.env"
+    file.parent.mkdir(parents=True)
+    lines = ("SOCKET=/here/socket", "NESTED_ACCESS=clients", "WORKSPACE_TRUST=off")
+    file.write_text("".join(f"PYKOCLAW_{line}\n" for line in lines))
+    monkeypatch.delenv("HOME")
+    monkeypatch.setenv("PYKOCLAW_DATA", "/data")
+    monkeypatch.setenv("PYKOCLAW_STATE", "/state")
+
+    def nobody(_: int) -> pwd.struct_passwd:
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    assert Places.find().socket != "/here/socket"
+    assert places.setting("pykoclaw_nested_access") is None
+    (tmp_path / ".env").write_text("PYKOCLAW_DATA=/here/data\n")
+    assert not trust.is_trusted(str(tmp_path))
 
 
 def own_home(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
