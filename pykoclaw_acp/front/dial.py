@@ -48,6 +48,7 @@ PASSING: Final = frozenset(
 TIMEOUT: Final = 60.0  # s; default of PYKOCLAW_DAEMON_TIMEOUT
 # s that a daemon may take until it serves: it may have a huge database to migrate
 RECOVERY: Final = 600.0
+LONGEST: Final = 1_000_000.0  # s; poll(2) can wait for twice as long
 # s; after a connection that ends earlier, the next one waits longer each time
 MIN_UPTIME: Final = 1.0
 
@@ -346,4 +347,4 @@ def _timeout(default: float) -> float:
         value = float(os.environ.get("PYKOCLAW_DAEMON_TIMEOUT") or default)
     except ValueError:
         return default
-    return value if value > 0 else default
+    return min(value, LONGEST) if value > 0 else default

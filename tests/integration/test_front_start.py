@@ -78,6 +78,12 @@ def test_front_inside_session_does_not_start_its_daemon(places: Places) -> None:
     assert len(starts(places)) == 1
 
 
+def test_patience_of_months_is_waited(places: Places) -> None:
+    with starter(places, "serve", PYKOCLAW_DAEMON_TIMEOUT="9999999") as client:
+        client.request("session/new")
+        assert "result" in client.message()
+
+
 def test_a_front_starts_a_daemon_that_outlives_it(places: Places) -> None:
     with starter(
         places, "serve", CLAUDECODE="1", NOTIFY_SOCKET="/nowhere", PYKOCLAW_WORKER="i:s:1"

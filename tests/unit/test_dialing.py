@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,6 +127,18 @@ def test_setting_bounds_a_start_that_hangs(dialer: Dialer, monkeypatch: pytest.M
     clock[0] = 105.0
     with pytest.raises(NotStarted, match="not ready after 5 s"):
         waits.attempt()
+
+
+@pytest.mark.parametrize("patience", ["9999999", "inf"])
+def test_longest_patience_is_what_poll_can_wait(
+    dialer: Dialer, monkeypatch: pytest.MonkeyPatch, patience: str
+) -> None:
+    monkeypatch.setattr(spawn, "Starting", SilentDaemon)
+    monkeypatch.setenv("PYKOCLAW_DAEMON_TIMEOUT", patience)
+    waits = Dialer(dialer.places)
+    assert waits.attempt() is None
+    for left in (waits.deadline - time.monotonic(), waits.patience()):
+        assert 900_000 < left < 2**31 / 1000
 
 
 def test_setting_bounds_another_process_start(
