@@ -66,20 +66,15 @@ def is_inside(pid: int) -> bool:
 
 def cookie(pid: int) -> str | None:
     """Cookie of the worker that the process descends from; None without one, or if it cannot be
-    read.
+    read. Raises OSError for want of descriptors.
     """
     return variable(pid, COOKIE)
 
 
 def variable(pid: int, name: bytes) -> str | None:
-    """Value of a variable in the process's initial environment; `name` ends with `=`."""
-    try:
-        return _variable(pid, name)
-    except OSError:
-        return None
-
-
-def _variable(pid: int, name: bytes) -> str | None:
+    """Value of a variable in the process's initial environment; `name` ends with `=`. Raises OSError
+    for want of descriptors.
+    """
     for one in _environment(pid).split(b"\0"):
         if one.startswith(name):
             return one[len(name) :].decode(errors="replace")
@@ -115,7 +110,7 @@ def _walk(pid: int) -> list[Process]:
         if stat is None:
             break
         name, parent, start = stat
-        found.append(Process(pid, parent, start, name, _variable(pid, COOKIE)))
+        found.append(Process(pid, parent, start, name, variable(pid, COOKIE)))
         pid = parent
     return found
 

@@ -31,15 +31,15 @@ class Stray:
 
 
 def find(belongs: Callable[[str], bool], spared: Collection[int] = ()) -> list[Stray]:
-    """Live processes with a cookie for which `belongs` holds, except the `spared` pids.
+    """Live processes with a cookie for which `belongs` holds, except the `spared` pids; raises OSError
+    for want of descriptors.
 
     A worker itself has no cookie, unless its fork server was started below another worker.
     """
     strays: list[Stray] = []
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit() or int(entry.name) == os.getpid() or int(entry.name) in spared:
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        if pid == os.getpid() or pid in spared:
             continue
-        pid = int(entry.name)
         mark = lineage.cookie(pid)
         started = processes.start_time(pid)
         if mark is None or started is None or processes.state(pid) in ("Z", "X"):

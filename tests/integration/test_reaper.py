@@ -46,17 +46,37 @@ async def test_stray_ignoring_sigterm_is_killed_and_others_spared() -> None:
 
 
 def test_stray_is_found_once_there_are_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    mine, failures, scan = str(uuid4()), [errno.EMFILE, errno.ENFILE], os.scandir
+    mine, failures, listed = str(uuid4()), [errno.EMFILE, errno.ENFILE], os.listdir
     stray = stubborn(mine)
 
     def lacking(path: str) -> Any:
         if failures:
             raise OSError(failures.pop(), "Too many open files")
-        return scan(path)
+        return listed(path)
 
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(os, "scandir", lacking)
+            patch.setattr(os, "listdir", lacking)
+            ended = reaper.end_now(lambda cookie: cookie == f"here:{mine}:7", grace=0.0)
+        assert [one.pid for one in ended] == [stray.pid]
+    finally:
+        stray.kill()
+        stray.wait()
+
+
+def test_stray_is_not_passed_over_without_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which others take and give back from one look at a process to the next."""
+    mine, failures, read = str(uuid4()), [errno.EMFILE, errno.ENFILE], proc.read
+    stray = stubborn(mine)
+
+    def lacking(path: str) -> bytes:
+        if failures and path == f"/proc/{stray.pid}/environ":
+            raise OSError(failures.pop(), "Too many open files")
+        return read(path)
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(proc, "read", lacking)
             ended = reaper.end_now(lambda cookie: cookie == f"here:{mine}:7", grace=0.0)
         assert [one.pid for one in ended] == [stray.pid]
     finally:
