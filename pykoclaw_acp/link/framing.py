@@ -72,8 +72,7 @@ class LineFramer:
         as processed.
         """
         lines: list[bytes | bytearray | Oversized] = []
-        if self._counted:
-            self._count(len(self._buffer))
+        self.settle()
         if self._lost is not None:
             lines.append(self._lost)
             self._lost = None
@@ -93,6 +92,11 @@ class LineFramer:
         if rest and not self._skipping:
             self._add(rest, lines)
         return lines
+
+    def settle(self) -> None:
+        """Count the lines that were returned as processed, as before a wait for the next chunk."""
+        if self._counted:
+            self._count(len(self._buffer))
 
     def end(self) -> list[bytes | bytearray | Oversized]:
         """End of the stream: what follows the last newline is a line too."""

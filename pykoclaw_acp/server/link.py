@@ -105,6 +105,7 @@ class FrontPeer:
         while data:
             contents = self._framer.feed(data)
             yield map(self._take, contents) if contents else ()
+            self._framer.settle()
             data = await self._transport.read()
 
     def widen(self) -> None:

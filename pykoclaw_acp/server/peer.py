@@ -155,6 +155,7 @@ class DirectPeer:
         while data:
             contents = self._framer.feed(data)
             yield self._numbered(contents) if contents else ()
+            self._framer.settle()
             data = await self._transport.read()
         yield self._numbered(self._framer.end())
 

@@ -21,7 +21,7 @@ from pykoclaw_acp.server import introduction
 from pykoclaw_acp.server.introduction import MAX_HELLO, FrontHello
 from pykoclaw_acp.server.line_room import LineRoom
 from pykoclaw_acp.server.link import FrontPeer
-from pykoclaw_acp.server.peer import ClientLine
+from pykoclaw_acp.server.peer import ClientLine, DirectPeer
 
 WORDS = st.sampled_from([b">", b">>", b"seen", b"done", b"ack", b"front", b""])
 NUMBERS = st.integers().map(lambda n: str(n).encode()) | st.binary(max_size=4)
@@ -54,6 +54,26 @@ class Listener:
 
     def confirm_answer(self, number: int) -> None:
         assert 0 <= number <= 2**53
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_idle_client_holds_no_room(direct: bool) -> None:
+    """After a long line, which was refused, say."""
+    room, held = LineRoom(), []
+
+    class Watched(Chunks):
+        async def read(self) -> bytes:
+            held.append(room.total)
+            return await super().read()
+
+    client = Watched([b"> 1 ".ljust(200_000, b"x"), b"x" * 200_000 + b"\n"])
+    peer = (
+        DirectPeer(client, room=room)
+        if direct
+        else await FrontPeer.meet(client, b'front {"front":"f"}\n', room=room)
+    )
+    assert len([line async for some in peer.incoming() for line in some]) == 1
+    assert held == [0, 200_000, 0]
 
 
 def taken(stream: bytes, cuts: list[int]) -> list[ClientLine]:
