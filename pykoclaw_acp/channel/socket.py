@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeVar
@@ -15,6 +16,8 @@ from pykoclaw_acp.system import unix_socket
 
 T = TypeVar("T")
 _READ: Final = 256 * 1024  # bytes
+BUSY_WAIT: Final = 2.0  # s for a worker that takes no connection now
+BUSY_PAUSE: Final = 0.02  # s
 _LITTLE: Final = 4096  # bytes, for which there is room where memory is short
 
 
@@ -24,7 +27,7 @@ def peer_is_ours(connection: socket.socket) -> bool:
 
 
 async def connect(path: str) -> socket.socket:
-    """Connect to the socket at `path`, of any length.
+    """Connect to the socket at `path`, of any length; wait a little where too many others do.
 
     Raises OSError, and PermissionError if another user answers.
     """
@@ -34,7 +37,7 @@ async def connect(path: str) -> socket.socket:
         directory = os.open(os.path.dirname(path), os.O_PATH | os.O_CLOEXEC)
         try:
             short = unix_socket.address(directory, os.path.basename(path))
-            await asyncio.get_running_loop().sock_connect(connection, short)
+            await _connect(connection, short)
         finally:
             os.close(directory)
         if not peer_is_ours(connection):
@@ -43,6 +46,20 @@ async def connect(path: str) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+async def _connect(connection: socket.socket, address: str) -> None:
+    # Not sock_connect(): it takes a full backlog, EAGAIN of connect(2), for a connection.
+    deadline = time.monotonic() + BUSY_WAIT
+    while True:
+        try:
+            connection.connect(address)
+        except BlockingIOError as error:
+            if time.monotonic() >= deadline:
+                raise ConnectionError("it takes no connections: it may hang") from error
+        else:
+            return
+        await asyncio.sleep(BUSY_PAUSE)
 
 
 class SocketLine:

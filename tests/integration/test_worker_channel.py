@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ from typing import Any, ClassVar, cast
 import pytest
 from claude_agent_sdk import ClaudeSDKClient, Message
 
+from pykoclaw_acp.channel import socket as channel_socket
 from pykoclaw_acp.channel.decoding import decode_from_worker
 from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import (
@@ -37,7 +39,7 @@ from pykoclaw_acp.channel.frames import (
     encode,
 )
 from pykoclaw_acp.channel.home import HeldDirectory
-from pykoclaw_acp.channel.socket import SocketLine, read_frames
+from pykoclaw_acp.channel.socket import SocketLine, connect, read_frames
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
@@ -633,3 +635,29 @@ async def test_little_memory_cuts_no_connection() -> None:
         received += piece
     assert received == b"x" * 10_000
     await line.close()
+
+
+async def test_worker_that_is_busy_is_connected_to_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that hangs is not taken for another user's."""
+    path, waiting = str(tmp_path / "w.sock"), []
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(1)
+        error = 0
+        while error != errno.EAGAIN:
+            waiting.append(socket.socket(socket.AF_UNIX))
+            waiting[-1].setblocking(False)
+            error = waiting[-1].connect_ex(path)
+        with monkeypatch.context() as impatient:
+            impatient.setattr(channel_socket, "BUSY_WAIT", 0.0)
+            with pytest.raises(ConnectionError, match="may hang"):
+                await connect(path)
+        monkeypatch.setattr(channel_socket, "BUSY_WAIT", 60.0)
+        connecting = asyncio.create_task(connect(path))
+        await not_within(connecting.done)
+        waiting.append(listener.accept()[0])
+        waiting.append(await connecting)
+    for one in waiting:
+        one.close()
