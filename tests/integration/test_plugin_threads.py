@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,8 +26,10 @@ from tests.waiting import eventually
 
 
 @asynccontextmanager
-async def thread(name: str = "test") -> AsyncIterator[PluginThread]:
-    made = PluginThread(name)
+async def thread(
+    name: str = "test", complain: Callable[[str], None] = pytest.fail
+) -> AsyncIterator[PluginThread]:
+    made = PluginThread(name, complain)
     try:
         yield made
     finally:
@@ -60,7 +63,11 @@ class Plugin:
                 raise
             return {}
 
-        server = create_sdk_mcp_server("plugin", tools=[block, where, wait])
+        @tool("exit", "Ends the process.", {})
+        async def exit_(_: Any) -> dict[str, Any]:
+            sys.exit("no such option")
+
+        server = create_sdk_mcp_server("plugin", tools=[block, where, wait, exit_])
         self.bridge = SdkMcpBridge("plugin", ThreadedServer(server["instance"], thread))  # type: ignore[arg-type]
 
     async def begin(self) -> None:
@@ -142,6 +149,40 @@ async def test_a_server_ends_with_its_connection() -> None:
         await eventually(lambda: plugin.cancelled)
 
 
+async def test_tool_that_exits_fails_its_calls_only() -> None:
+    complaints: list[str] = []
+    async with thread(complain=complaints.append) as one:
+        plugin, other = Plugin(one), Plugin(one)
+        await plugin.begin()
+        await other.begin()
+        for number in (2, 3):
+            with pytest.raises(Exception, match="SDK MCP server 'plugin'"):
+                await plugin.call("exit", number)
+        assert complaints == ["tried to end its process (SystemExit)"]
+        assert await other.call("where", 2) == "plugin test"
+        await plugin.bridge.aclose()
+        await other.bridge.aclose()
+
+
+async def test_thread_survives_exit_of_any_task() -> None:
+    complaints: list[str] = []
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    async def exiting() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(sys.exit, 3))
+
+    async with thread(complain=complaints.append) as one:
+        one.loop.call_soon_threadsafe(interrupted)
+        with pytest.raises(PluginFailed, match="SystemExit: 3"):
+            await one.start(exiting())
+        assert await one.call(lambda: "alive", 60) == "alive"
+    exits = ("KeyboardInterrupt", "SystemExit")
+    assert complaints == [f"tried to end its process ({one})" for one in exits]
+
+
 async def test_plugins_error_is_named_and_hang_is_left() -> None:
     hanging = threading.Event()
     async with thread() as one:
@@ -166,8 +207,6 @@ async def test_plugins_error_is_named_and_hang_is_left() -> None:
 async def test_only_plugins_output_is_dropped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import sys
-
     monkeypatch.setattr(sys, "stdout", sys.stdout)
     output = PluginOutput.install()
     printed: list[int] = []

@@ -92,10 +92,10 @@ class Plugins:
             return []
 
     async def _load(self, entry: EntryPoint) -> _Servers:
-        thread = PluginThread(entry.name)
+        complain = self._on_loop(self._complain, entry.name)
+        thread = PluginThread(entry.name, complain)
         assert self._output is not None
         self._output.watch(thread.thread, self._on_loop(self._printed, entry.name))
-        complain = self._on_loop(self._complain, entry.name)
         handle = Handle(self._calls, asyncio.get_running_loop())
         try:
             given = await thread.call(

@@ -18,6 +18,7 @@ from pykoclaw_acp.tasks import told_elsewhere
 
 T = TypeVar("T")
 _END: Final = object()
+EXITS: Final = (SystemExit, KeyboardInterrupt)
 
 
 class PluginFailed(Exception):
@@ -25,10 +26,13 @@ class PluginFailed(Exception):
 
 
 class PluginThread:
-    """A thread with an event loop, for the code of one plugin. It lives as long as the worker."""
+    """A thread with an event loop, for the code of one plugin. It lives as long as the worker, also
+    if that code wants to end the process: then `complain` is called in it, with what the plugin did.
+    """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, complain: Callable[[str], None]) -> None:
         self.loop = asyncio.new_event_loop()
+        self._complain = complain
         # A daemon thread: one that hangs does not keep the worker from ending.
         self.thread = threading.Thread(target=self._serve, name=f"plugin {name}", daemon=True)
         self.thread.start()
@@ -48,14 +52,21 @@ class PluginThread:
             return await asyncio.shield(self.start(guarded()))
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Run a coroutine in the thread's loop."""
-        running = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self.loop))
+        """Run a coroutine in the thread's loop. Its end by an exit is a PluginFailed."""
+        guarded = _without_exit(coroutine)
+        running = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(guarded, self.loop))
         running.add_done_callback(told_elsewhere)
         return running
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while True:
+            try:
+                self.loop.run_forever()
+                return
+            except EXITS as error:  # asyncio ends a loop in which one is raised
+                # Without its words: they may be of the conversation, and the log keeps this.
+                self._complain(f"tried to end its process ({type(error).__name__})")
 
 
 class ThreadedServer:
@@ -142,6 +153,19 @@ async def _serve(
                 group.cancel_scope.cancel()
     finally:
         put_out(_END)
+
+
+async def _without_exit(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The coroutine's result; raises PluginFailed in place of what would end the caller's loop."""
+    try:
+        return await coroutine
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        cause = error
+        while isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        raise PluginFailed(_in_a_line(cause)) from error
 
 
 def _in_a_line(error: BaseException) -> str:
