@@ -62,8 +62,7 @@ ACCEPT_WAIT: Final = 10.0  # s; a daemon that died before it connected never com
 # s after a send in which deltas of a fast model become one event; slower ones never wait
 GATHER: Final = 0.002
 LAST_ACK_WAIT: Final = 2.0  # s; how long the last frames wait for their acknowledgement
-# s; for what tools left running, when no daemon waits for it
-STRAYS_GRACE: Final = 1.0
+STRAYS_GRACE: Final = 1.0  # s; for what tools left running, when no daemon waits for it
 END_WAIT: Final = 5.0  # s; for the end of a turn that the worker itself interrupts
 
 log: Final = structlog.get_logger()
@@ -87,6 +86,7 @@ class Worker:
         self._claimed = asyncio.Event()
         self.connected = False  # to Claude
         self._ended = asyncio.Event()
+        self._dismissed = False  # by its daemon, and not by a signal
         self._last_words: Lost | None = None
         self._why_stopped = TurnFailure(
             ErrorKind.WORKER_STOPPED, "Claude's worker was stopped in the middle of this turn."
@@ -127,26 +127,23 @@ class Worker:
 
     async def _finish(self) -> None:
         """Stop Claude; unacknowledged frames go to the spool, with the failure of a turn that runs."""
-        resident = bool(self._spec.orphan_grace)
-        if resident and self._cut_off:
+        if self._cut_off and (self._daemon.attached or self._spec.orphan_grace):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_WAIT):
                     await self._claude.give_up(self._why_stopped)
         await self._claude.close()
-        if self._daemon.attached:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_ACK_WAIT):
-                    await self._outbox.drained()
-        if resident and self._cut_off:
-            why = self._why_stopped
-            self._last_words = Lost(epoch=self._spec.epoch, kind=why.kind, message=why.message)
-        if resident:
+        if self._cut_off:
+            await self._lose(self._why_stopped.kind, self._why_stopped.message)
+        else:
+            await self._drain()
+        if self._spec.orphan_grace:
             self._outbox.bequeath(None if self._daemon.attached else self._last_words)
 
     @property
     def _cut_off(self) -> bool:
-        """Whether a turn runs of which no daemon hears why it ends."""
-        return not self._daemon.attached and self._last_words is None and bool(self._claude.turns)
+        """Whether a turn runs of which no daemon knows why it ends."""
+        known = self._dismissed and self._daemon.attached
+        return not known and self._last_words is None and bool(self._claude.turns)
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._tasks.start(coroutine)
@@ -184,12 +181,16 @@ class Worker:
             "The worker ends after a failure", action="claude_lost", kind=kind, reason=message
         )
         self._last_words = Lost(epoch=self._spec.epoch, kind=kind, message=message)
+        await self._drain()
+        await self._daemon.send(self._last_words)
+        self._ended.set()
+
+    async def _drain(self) -> None:
+        """Let the daemon, if there is one, take what it was told."""
         if self._daemon.attached:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_ACK_WAIT):
                     await self._outbox.drained()
-        await self._daemon.send(self._last_words)
-        self._ended.set()
 
     def _ready(self) -> Ready:
         upto, orders = self._outbox.number(), self._claude.orders
@@ -325,6 +326,7 @@ class Worker:
             self._start(self._carry_out(frame))
             await asyncio.sleep(0)  # as above
         elif isinstance(frame, Stop):
+            self._dismissed = True
             await self._claude.orders.stop()  # a turn that was given is told to have ended
             self._ended.set()
 

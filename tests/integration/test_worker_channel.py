@@ -10,7 +10,8 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Final, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from claude_agent_sdk import ClaudeSDKClient, Message
@@ -27,6 +28,7 @@ from pykoclaw_acp.channel.frames import (
     Heartbeat,
     Hello,
     Interrupt,
+    Lost,
     Ping,
     Place,
     Pong,
@@ -66,6 +68,10 @@ from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from tests.unit.sdk_messages import result
 from tests.waiting import eventually, not_within
 from tests.workers import spec
+
+STOPPED: Final = TurnFailure(
+    ErrorKind.WORKER_STOPPED, "Claude's worker was stopped in the middle of this turn."
+)
 
 
 class Daemon:
@@ -177,6 +183,15 @@ class Rig:
         place = await ask(self.files.socket)
         assert place is not None
         return place
+
+    async def begin(self, cli: Slow) -> Daemon:
+        """A daemon that has given a prompt, on which the CLI works."""
+        self.claude.client = cast("ClaudeSDKClient", cli)
+        daemon = await self.connect()
+        await daemon.ready()
+        await daemon.send(Prompt(epoch=3, turn_id="t", content=[{"type": "text", "text": "Hi."}]))
+        await eventually(lambda: cli.given)
+        return daemon
 
     async def left_alone(self) -> None:
         """Return when the worker has noticed that its daemon is gone."""
@@ -567,6 +582,38 @@ async def test_stop_ends_what_prompt_waits_for(
         ended = await daemon.receive()
         assert isinstance(ended, TurnEnded)
         assert (ended.turn_id, ended.stop_reason, cli.given) == ("t", "cancelled", ["t"])
+        await daemon.line.close()
+
+
+@pytest.mark.parametrize("grace", [100.0, 0.0], ids=["resident", "one client"])
+async def test_signal_cancels_no_turn_under_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grace: float
+) -> None:
+    """Nobody has cancelled it: it fails, as it does without a daemon."""
+    cli = Slow(monkeypatch)
+    async with worker(tmp_path, grace) as rig:
+        daemon = await rig.begin(cli)
+        rig.stop()
+        ended = await daemon.receive()
+        assert isinstance(ended, TurnEnded)
+        assert (ended.stop_reason, ended.error) == (None, STOPPED)
+        await daemon.send(Ack(epoch=3, upto=ended.n))
+        assert await daemon.receive() is None
+        await asyncio.wait_for(rig.serving, 30)
+        await daemon.line.close()
+
+
+async def test_signal_is_told_where_turn_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "END_WAIT", 0.05)
+    cli = Slow(monkeypatch)
+    monkeypatch.setattr(cli, "interrupt", AsyncMock())
+    async with worker(tmp_path) as rig:
+        daemon = await rig.begin(cli)
+        rig.stop()
+        assert await daemon.receive() == Lost(epoch=3, kind=STOPPED.kind, message=STOPPED.message)
+        await asyncio.wait_for(rig.serving, 30)
         await daemon.line.close()
 
 
