@@ -222,9 +222,11 @@ class WorkerPool:
         self._closing = True
         stopping = [self._tasks.start(one.stop(grace / 3, hurry=True)) for one in workers]
         if stopping:
-            # The end of a worker may wait for a store that cannot be written: the next server
-            # records it.
             await asyncio.wait(stopping, timeout=grace + 1)
+        for worker in self._workers.values():
+            # Its reports, or its end, wait for a store that cannot be written, it may be for ever:
+            # the next server records the end.
+            worker.detach()
         await self._tasks.end()
         await self._launcher.close()
 

@@ -1,5 +1,5 @@
-"""`stop` and `workers stop` while the database cannot be written: nothing ends whose end could not
-be stored.
+"""Stopping while the database cannot be written: what `stop` and `workers stop` would end goes on if
+its end could not be stored.
 """
 
 from __future__ import annotations
@@ -103,3 +103,22 @@ async def test_unwritable_store_stops_workers_only_if_forced(stack: Stack, locke
     locked.off()
     assert (await client.answer(prompt))["stopReason"] == "cancelled"
     assert turn(stack)["state"] == "cancelled"
+
+
+@pytest.mark.long
+async def test_server_of_one_client_ends_while_turn_unstorable(
+    stack: Stack, locked: Locked
+) -> None:
+    client = await stack.connect(Client, *PROGRAM, "serve", "--stdio")
+    await client.initialize()
+    session = await client.new(stack.work)
+    client.prompting(session, TURN)
+    await client.until(lambda: len(words(client, session)) >= 20)
+    locked.on()
+    assert await client.close() == 0
+    assert not stack.processes()
+    locked.off()
+    after = await history(stack, session)
+    shown = words(client, session)
+    assert words(after, session)[: len(shown)] == shown
+    assert turn(stack)["state"] in ("cancelled", "failed"), "as far as its worker's spool tells"

@@ -23,6 +23,7 @@ from pykoclaw_acp.pool.capacity import RETRY_INTERVAL
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.system import memory
 from tests.databases import on_writer
 from tests.integration.rig import Client, Rig, hanging, rig
@@ -364,6 +365,36 @@ async def test_ending_daemon_tries_failed_cleanup_once_more(
         r.launcher.break_clean_up = False
         await (r.pool.close(5.0) if end == "close" else r.pool.detach())
         assert r.launcher.launched[0].spec.cookie in r.launcher.cleaned
+
+
+async def test_closing_waits_for_no_locked_database(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        _, turn, channel = await hanging(r)
+        other = sqlite3.connect(r.database.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        channel.say(channel.event(turn.turn_id, "Hi."))
+        await eventually(lambda: not r.database.condition.is_writable)
+        await asyncio.wait_for(r.pool.close(0.1), 30)
+        assert channel not in r.launcher.live
+        other.close()
+
+
+async def test_closing_waits_for_no_workers_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = sqlite3.connect(tmp_path / "pykoclaw.db", isolation_level=None)
+
+    async def locked(*_: object) -> None:
+        other.execute("BEGIN IMMEDIATE")
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(SqlWorkerStore, "worker_started", locked)
+    async with rig(tmp_path) as r:
+        await r.prompt(await r.session(), "hang")
+        await eventually(lambda: other.in_transaction)
+        await asyncio.wait_for(r.pool.close(0.1), 30)
+        assert not r.launcher.live
+        other.close()
 
 
 async def test_worker_with_background_work_is_not_evicted(tmp_path: Path) -> None:
