@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pykoclaw_acp.config import dotenv, sources
 from pykoclaw_acp.config.settings import Settings
+from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.system import environment
 from pykoclaw_acp.system.dotenv import read
 
@@ -19,7 +20,7 @@ log: Final = structlog.get_logger()
 
 def own_variables() -> dict[str, str]:
     """Variables of the daemon's own sessions: of its environment, then of
-    `~/.local/share/pykoclaw/.env`.
+    `~/.local/share/pykoclaw/.env`. Raises ConfigurationError if a worker could not be given one.
     """
     try:
         at_home = read(str(dotenv.home_file()))
@@ -29,6 +30,11 @@ def own_variables() -> dict[str, str]:
         log.warning("The .env file cannot be read", action="dotenv_failed", error=str(error))
         at_home = {}
     inherited = environment.of_sessions(os.environ)
+    for name, value in inherited.items():
+        if not environment.is_text(value):
+            raise ConfigurationError(
+                f"{name}, which sessions would have, is not valid UTF-8. Change it, or unset it."
+            )
     added = environment.of_sessions({name: value for name, value in at_home.items() if value})
     for group in (environment.PROVIDER, environment.NETWORK):
         if group & inherited.keys():

@@ -39,7 +39,7 @@ from pykoclaw_acp.config.values import (
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.session_environment import OWN, DaemonEnvironment, stored
-from pykoclaw_acp.system import credentials
+from pykoclaw_acp.system import credentials, environment
 
 T = TypeVar("T")
 
@@ -257,6 +257,13 @@ class Settings(BaseSettings):
     )
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_text(cls, value: Any) -> Any:
+        if isinstance(value, str) and not environment.is_text(value):
+            raise ValueError("it is not valid UTF-8")
+        return value
 
     @field_validator("notify")
     @classmethod

@@ -10,7 +10,7 @@ import os
 import stat
 
 from pykoclaw_acp import errors
-from pykoclaw_acp.system import unix_socket
+from pykoclaw_acp.system import environment, unix_socket
 from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
@@ -345,6 +345,6 @@ def absolute(path: str, setting: str) -> str:
             f"{setting} is {path[:80]!r}: there is no such home directory. Set an absolute path."
         )
     path = os.path.abspath(expanded)
-    if path.encode(errors="replace").decode() != path:  # it cannot be stored
+    if not environment.is_text(path):  # it cannot be stored
         raise errors.ConfigurationError(f"{setting}: {path[:200]!a} is not valid UTF-8. Change it.")
     return path

@@ -11,11 +11,14 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import ToWorker
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.pool.launcher import Channel, Launcher
 from pykoclaw_acp.pool.ports import WorkerStore
+from pykoclaw_acp.system import shortage
 
 KILL_AFTER: Final = 0.5  # s after a request to terminate
+WHY_IN_LOG: Final = "the log of pykoclaw-acp says why."
 
 log: Final = structlog.get_logger()
 
@@ -48,7 +51,7 @@ class LaunchedWorker:
         return self._channel
 
     async def _launch(self, spec: LaunchSpec) -> Channel:
-        channel = self._channel = await self._launcher.launch(spec)
+        channel = self._channel = await self._forked(spec)
         crash_points.reached("worker_launched")
         structlog.contextvars.bind_contextvars(**channel.labels)
         await self._store.worker_started(spec, channel.handle)
@@ -58,6 +61,16 @@ class LaunchedWorker:
             "Worker launched", action="worker_launched", resume=spec.resume_session_id is not None
         )
         return channel
+
+    async def _forked(self, spec: LaunchSpec) -> Channel:
+        try:
+            return await self._launcher.launch(spec)
+        except LaunchFailed:
+            raise
+        except Exception as error:
+            log.exception("A worker could not be launched", action="launch_failed")
+            found = shortage.of(error, forks=True)
+            raise LaunchFailed(*(found or (ErrorKind.START_FAILED, WHY_IN_LOG))) from error
 
     async def _adopt(self, worker: WorkerRecord, committed: int) -> Channel:
         try:

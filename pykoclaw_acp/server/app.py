@@ -117,6 +117,7 @@ class App:
         `begun`: its fork server, if that was started already.
         """
         crash_points.arm(settings.crash_points)
+        daemon_environment = settings.daemon_environment(own_variables())
         async with contextlib.AsyncExitStack() as undo:
             undo.enter_context(data_directory.readable(settings.data / DATABASE))
             lock, spare = data_directory.take(settings, places, undo, resident=resident)
@@ -135,7 +136,6 @@ class App:
             )  # fmt: skip
             statements = PluginStatements(database)
             journal = HintingJournal(database)
-            daemon_environment = settings.daemon_environment(own_variables())
             roots = Roots(accounts=daemon_environment.accounts)
             transcripts = ImportedTranscripts(
                 journal, accounts=daemon_environment.configuration, roots=roots

@@ -124,6 +124,13 @@ def of_sessions(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name in wanted and value}
 
 
+def is_text(value: str) -> bool:
+    """Whether it is Unicode: what is not UTF-8 in a variable becomes lone surrogates, which no message
+    may have.
+    """
+    return value.encode(errors="replace").decode() == value
+
+
 def of_one_client(environment: Mapping[str, str]) -> frozenset[str]:
     """Names of what no process must have that also works for other clients."""
     return frozenset(of_sessions(environment)) - _PRIVACY

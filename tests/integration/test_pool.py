@@ -7,6 +7,7 @@ import gc
 import random
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 from uuid import uuid4
 
 import pytest
@@ -26,6 +27,7 @@ from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.system import memory
 from tests.databases import on_writer
+from tests.integration.memory_launcher import MemoryLauncher
 from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually, not_within, pass_loop_time
 
@@ -365,6 +367,19 @@ async def test_ending_daemon_tries_failed_cleanup_once_more(
         r.launcher.break_clean_up = False
         await (r.pool.close(5.0) if end == "close" else r.pool.detach())
         assert r.launcher.launched[0].spec.cookie in r.launcher.cleaned
+
+
+async def test_unforeseen_error_of_launch_is_no_lost_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        MemoryLauncher, "launch", AsyncMock(side_effect=ValueError("what nobody knew"))
+    )
+    async with rig(tmp_path) as r:
+        failure = (await r.run(await r.session(), "say 1")).failure
+    assert failure is not None
+    assert failure.kind == "start_failed"
+    assert failure.message.startswith("Claude's worker could not be launched: the log")
 
 
 async def test_closing_waits_for_no_locked_database(tmp_path: Path) -> None:

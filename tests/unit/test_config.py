@@ -249,6 +249,13 @@ def test_own_variables_are_never_called_unknown(monkeypatch: pytest.MonkeyPatch,
     assert unknown_names() == []
 
 
+@pytest.mark.parametrize("name", ["PYKOCLAW_MODEL", "PYKOCLAW_CLI_PATH", "BRAVE_API_KEY"])
+def test_setting_out_of_utf8_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "/home/jos\udce9")
+    with pytest.raises(ConfigurationError, match=f"{name} is .*: it is not valid UTF-8"):
+        loading.load()
+
+
 def test_untrusted_directory_env_file_is_not_read(empty_home: Path, tmp_path: Path) -> None:
     file = write(tmp_path / ".env", "PYKOCLAW_MODEL=opus\nPYKOCLAW_WORKSPACE_TRUST=off\nOTHER=1\n")
     assert loading.load().model is None

@@ -11,6 +11,7 @@ import pytest
 from pykoclaw_acp.config import dotenv, sources
 from pykoclaw_acp.config.session_environment import others, own_variables
 from pykoclaw_acp.config.settings import Settings
+from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.model import session_environment as rules
 from pykoclaw_acp.model.session_environment import (
     ClientEnvironment,
@@ -230,6 +231,14 @@ def test_the_daemons_own_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert own_variables() == {"ANTHROPIC_API_KEY": "sk-file", "MCP_TIMEOUT": "5"}
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://gateway")
     assert own_variables() == {"ANTHROPIC_BASE_URL": "https://gateway", "MCP_TIMEOUT": "5"}
+
+
+def test_own_variable_out_of_utf8_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No worker could be given it."""
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", "/home/jos\udce9/ca.pem")
+    monkeypatch.setenv("EDITOR", "\udce9")  # no session has it
+    with pytest.raises(ConfigurationError, match=r"^NODE_EXTRA_CA_CERTS, .* is not valid UTF-8"):
+        own_variables()
 
 
 def test_an_address_may_hold_a_secret() -> None:
