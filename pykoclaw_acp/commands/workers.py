@@ -12,7 +12,7 @@ from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.link import places
 from pykoclaw_acp.pool.unattended import unattended
 
-GRACE: Final = 5.0  # s until workers without a daemon are killed
+GRACE: Final = 10.0  # s until workers without a daemon are killed; they give their turn 5
 STOP_WAIT: Final = 120.0  # s
 
 

@@ -446,6 +446,8 @@ async def test_workers_without_a_daemon_are_stopped_too(stack: Stack) -> None:
     assert any(one.session for one in stack.processes())
     assert (await done(stack, "workers", "stop")).out == "Ended 1 worker.\n"
     assert not any(one.session for one in stack.processes())
+    await stack.daemon()
+    assert "worker_stopped" in stack.rows("SELECT error FROM acp_turns")[0]["error"]
 
 
 @pytest.mark.long

@@ -7,11 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.pool.local_unattended import LocalUnattendedWorkers
 from pykoclaw_acp.system import lineage, proc, processes, reaper
 from tests.waiting import eventually_sync
 
@@ -95,6 +98,37 @@ with subprocess.Popen(hidden, stdout=subprocess.PIPE) as process:
 print(*[one.pid for one in reaper.end_descendants(0.1)])
 print(*processes.children(os.getpid()))
 """
+
+
+# A worker as far as its name goes; its child says so when it is ended before it.
+WORKER = """
+import signal, subprocess, sys
+from pykoclaw_acp.system import lineage, processes
+processes.set_name(lineage.WORKER_NAME)
+child = subprocess.Popen(
+    [sys.executable, "-c", "import signal; print(flush=True); signal.pause()"],
+    env={"PYKOCLAW_WORKER": sys.argv[1]}, stdout=subprocess.PIPE,
+)
+child.stdout.readline()
+def stop(*_):
+    print("stopped" if child.poll() is None else "too late", flush=True)
+    sys.exit()
+signal.signal(signal.SIGTERM, stop)
+print(flush=True)
+child.wait()
+stop()
+"""
+
+
+def test_worker_is_stopped_before_its_processes(tmp_path: Path) -> None:
+    """It keeps that it was stopped, and not that its Claude died."""
+    places = Places(tmp_path / "data", tmp_path / "state", tmp_path / "acp.sock")
+    command = [sys.executable, "-c", WORKER, f"{places.hash}:{uuid4()}:7"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        assert LocalUnattendedWorkers(places).end(10) == 1
+        assert worker.stdout.read() == b"stopped\n"
 
 
 # Has a child that it may not signal, one that it spares, and a child of that; ends its descendants.
