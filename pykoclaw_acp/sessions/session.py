@@ -66,8 +66,8 @@ class Session(SessionParts):
         """Whether nobody has to do with it now, and all of it is in the database."""
         held = self.subscriptions or self.busy or self._background or self._tasks or self.parking
         return (
-            not (held or self.intake or self.reports or self._titling or self._queue.held)
-            and not self.others
+            not (held or self.intake or self.reports or self._titling)
+            and not (self.intake.lock.locked() or self._queue.held or self.others)
             and not self.permissions.pending_ids
             and not self.deduplication.expects_resends
         )

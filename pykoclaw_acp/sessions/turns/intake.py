@@ -64,8 +64,8 @@ class Intake:
         self._tasks = Tasks()
 
     def __bool__(self) -> bool:
-        """Whether a prompt is being accepted, or none may be."""
-        return bool(self._tasks) or self.lock.locked()
+        """Whether a prompt is being accepted."""
+        return bool(self._tasks)
 
     async def finish(self, accepting: Coroutine[Any, Any, Turn]) -> Turn:
         """The turn that a call's prompt is; a call that is given up on the way leaves the turn to run
