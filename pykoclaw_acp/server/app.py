@@ -59,7 +59,7 @@ from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.plugin_statements import PluginStatements
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
-from pykoclaw_acp.system import other_scheduler
+from pykoclaw_acp.system import other_scheduler, turn_lock
 from pykoclaw_acp.transcripts.finding import TranscriptFinder
 from pykoclaw_acp.transcripts.roots import Roots
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
@@ -315,6 +315,7 @@ async def _go_on(
     )
     await identity.keep(database, places)
     await asyncio.to_thread(history_copy.remove_left, database.path, spare)
+    await asyncio.to_thread(turn_lock.remove_left, str(database.path.parent))
     await asyncio.to_thread(
         shutil.rmtree, Path(places.directory, history_copy.FORMER), ignore_errors=True
     )

@@ -83,6 +83,25 @@ class TurnLock:
             os.close(descriptor)
 
 
+def remove_left(data: str) -> None:
+    """Remove the files of locks that nobody holds: their holders were killed."""
+    directory = os.path.join(data, DIRECTORY)
+    with contextlib.suppress(OSError):
+        for name in os.listdir(directory):
+            _remove_if_free(os.path.join(directory, name))
+
+
+def _remove_if_free(path: str) -> None:
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_file_of(descriptor, path):  # else another program has removed it
+                os.unlink(path)
+        finally:
+            os.close(descriptor)
+
+
 def _path(data: str, conversation: str) -> str:
     name = hashlib.sha256(conversation.encode()).hexdigest()[:32]
     return os.path.join(data, DIRECTORY, name)

@@ -10,11 +10,14 @@ from uuid import uuid4
 import pytest
 
 from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import WorkerFailed
+from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.scheduled import run_key
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
 from pykoclaw_acp.server import turn_locks
+from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.sessions import other_programs
 from pykoclaw_acp.sessions.turns import outcomes
@@ -67,6 +70,21 @@ async def test_a_turn_holds_the_lock_of_its_conversation(tmp_path: Path) -> None
         await turn.over()
         await eventually(lambda: holder(tmp_path, name) is None)
         await eventually(lambda: os.listdir(tmp_path / turn_lock.DIRECTORY) == [])
+
+
+async def test_start_removes_locks_of_killed_holders(tmp_path: Path) -> None:
+    places = Places(str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "s"))
+    data = Path(places.data)
+    lock = held(data, "acp-held")
+    held(data, "acp-left")  # dropped at once, as by the kernel
+    assert len(os.listdir(data / turn_lock.DIRECTORY)) == 2
+    app = await App.start(Settings(data=data, state=Path(places.state)), places, resident=True)
+    try:
+        assert len(os.listdir(data / turn_lock.DIRECTORY)) == 1
+        assert holder(data, "acp-held") is not None
+    finally:
+        await app.detach()
+        lock.release()
 
 
 async def test_turns_follow_one_another(tmp_path: Path) -> None:
