@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Shown = NewType("Shown", str)
 PIPE_WIDTH: Final = 1000  # columns of a table in a pipe: hardly anything is cut
 SHORTEST: Final = 8  # columns of a shortened cell
+_FAILING: Final = ("strict", "surrogateescape")  # the latter in the locale C
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 READABLE: Final = 24  # columns of a directory or a title by which people know it
 # In this order; the first column is never left out, as it says what the line is about.
@@ -118,7 +119,7 @@ def output() -> Iterator[None]:
     """Context for code that only writes to standard output. Raises as `write`."""
     if sys.stdout is None:
         raise OutputLost("it is closed")
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in _FAILING:
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack what is written
     try:
         yield

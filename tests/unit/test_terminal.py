@@ -173,10 +173,13 @@ def test_only_the_printer_writes_to_a_terminal() -> None:
     assert writers.keys() == ALLOWED.keys()
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_output_fits_any_locale(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_fits_any_locale(
+    encoding: str, errors: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = io.BytesIO()
-    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding))
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding, errors=errors))
     terminal.line("✓ done")
     terminal.table(["id", "title"], [["a", "é" * 3 * terminal.PIPE_WIDTH]])
     terminal.as_json({"title": "naïve 日本 👨"})
