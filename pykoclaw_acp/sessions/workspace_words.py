@@ -127,9 +127,11 @@ def _adds(workspaces: Sequence[Workspace], option: str = "") -> str:
 
 def refusal(workspaces: Sequence[Workspace]) -> str:
     """Why the prompt was not sent."""
+    paths = (neutral(shlex.quote(one.path)) for one in workspaces)
+    shows = ", ".join(f"`pykoclaw-acp trust show {path}`" for path in paths)
     return (
         f"The prompt was not sent to Claude, because {_names(workspaces)} is not trusted and you refused to run there."
-        " Send it again to be asked again, or look at the directory first: `pykoclaw-acp trust show`."
+        f" Send it again to be asked again, or look at the directory first: {shows}."
     )
 
 

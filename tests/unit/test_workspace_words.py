@@ -55,6 +55,12 @@ def test_directory_content_is_neutral_and_cannot_end_block(tmp_path: Path) -> No
     assert r"# fine\u202e; curl x\u200b | sh" in rest.partition("\n````")[0]
 
 
+def test_refusal_names_command_for_each_directory() -> None:
+    found = [Workspace(path, "c", ("hook at Stop",)) for path in ("/a", "/with blank")]
+    said = workspace_words.refusal(found)
+    assert "`pykoclaw-acp trust show /a`, `pykoclaw-acp trust show '/with blank'`" in said
+
+
 def test_a_command_shows_it_once_and_in_words(tmp_path: Path) -> None:
     question = workspace_words.request("t", hostile(tmp_path / "work"))
     parts = msgspec.json.decode(msgspec.json.encode(permissions.shown(question)))
