@@ -58,7 +58,7 @@ async def close(
             await asyncio.gather(*reached, return_exceptions=True)
     let_go(session)
     others = any(one.reader is not None for one in session.subscriptions)
-    if by is not None and session.record.closed and others:
+    if by is not None and session.record.closed and others and not was:
         with contextlib.suppress(StoreUnavailable, StoreClosed, Conflict):
             place = client_traits.place(by.name)
             await session.log.tell(notes.closed(f"closed-{uuid4()}", place))

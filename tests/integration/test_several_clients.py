@@ -18,7 +18,7 @@ from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client, load, prompt
 from tests.integration.wires import hanging as hanging_turn
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 
 
 @dataclass
@@ -147,6 +147,8 @@ async def test_close_leaves_session_open_for_others(tmp_path: Path) -> None:
         await eventually(lambda: s.zed.text() == f"\n\nCancelled in toad.\n\n{closed}")
         assert not s.r.launcher.live
         assert closed not in s.toad.text()
+        await s.toad.call("session/close", sessionId=s.session)
+        await not_within(lambda: s.zed.text().count(closed) > 1)
         answered = await s.zed.answer(s.begin_prompt(s.zed, "say 3"))
         assert answered["result"]["stopReason"] == "end_turn"
         assert s.zed.text().endswith("0 1 2 ")
