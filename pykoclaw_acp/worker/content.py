@@ -8,6 +8,9 @@ blocks that it does not know reach the API as they are.
 from __future__ import annotations
 
 import binascii
+import codecs
+import contextlib
+import re
 from collections.abc import AsyncIterator, Iterable
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -29,6 +32,14 @@ _TEXTS: Final = frozenset(
         "application/yaml",
         "application/toml",
     )
+)
+_CHARSET: Final = re.compile(r";\s*charset\s*=\s*\"?([^\";\s]+)")
+_MARKS: Final = (  # the longer ones first
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _NOT_IN_ATTRIBUTES: Final = str.maketrans({one: f"%{ord(one):02X}" for one in '"<>\r\n'})
 
@@ -75,7 +86,8 @@ def _command_last(
 
 def _resource(block: dict[str, Any]) -> Iterable[tuple[dict[str, Any], bool]]:
     """The blocks of an embedded resource, each with whether it is the content of a text."""
-    uri, declared = str(block["uri"]), str(block.get("mimeType") or "").partition(";")[0].lower()
+    uri, mime_type = str(block["uri"]), str(block.get("mimeType") or "").lower()
+    declared = mime_type.partition(";")[0].strip()
     named = _text(_link(uri, _name(uri)))
     if "text" in block and declared in (*images.KINDS, PDF):
         # A client that reads every file as text, as Toad does, has damaged it
@@ -91,12 +103,37 @@ def _resource(block: dict[str, Any]) -> Iterable[tuple[dict[str, Any], bool]]:
         return [(named, False), ({"type": "document", "source": source}, False)]
     content = binascii.a2b_base64(data)
     if declared.startswith("text/") or declared in _TEXTS:
-        return [(named, False), (_context(uri, content.decode(errors="replace")), True)]
+        text, whole = _decoded(content, mime_type)
+        if not whole:
+            named = _text(
+                f"{named['text']} (it could not be decoded; what is lost is shown as \ufffd)"
+            )
+        return [(named, False), (_context(uri, text), True)]
     kind = declared or "an unknown type"
     said = (
         f"{named['text']} ({amount(len(content))} of {kind}; this content cannot be shown to you)"
     )
     return [(_text(said), False)]
+
+
+def _decoded(content: bytes, mime_type: str) -> tuple[str, bool]:
+    """The text, and whether all of it could be decoded: as its byte order mark or the declared charset
+    says, else as UTF-8.
+    """
+    marked = (name for mark, name in _MARKS if content.startswith(mark))
+    encoding = next(marked, _charset(mime_type))
+    try:
+        return content.decode(encoding), True
+    except ValueError:
+        return content.decode(encoding, errors="replace"), False
+
+
+def _charset(mime_type: str) -> str:
+    if (found := _CHARSET.search(mime_type)) is not None:
+        with contextlib.suppress(LookupError, ValueError):  # one that nobody knows
+            bytes(4).decode(found[1])  # also of four bytes each
+            return found[1]
+    return "utf-8"
 
 
 def _image(data: str, declared: str) -> dict[str, Any]:

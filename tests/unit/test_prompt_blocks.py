@@ -301,9 +301,27 @@ def test_the_bytes_say_what_a_file_is() -> None:
     assert got(file("zed:///x", PDF))[1] == ("document", "application/pdf")
     assert got(file("zed:///x", PICTURE))[1] == ("image", "image/png")
     assert "Hallo" in got(file("zed:///x", b"Hallo", "text/x-python; charset=utf-8"))[1]
-    assert "\ufffd" in got(file("zed:///x", b"\xff", "application/json"))[1]
+    named, text = got(file("zed:///x", b"\xff", "application/json"))
+    assert named.endswith("(it could not be decoded; what is lost is shown as \ufffd)")
+    assert "\ufffd" in text
     (said,) = got(file("http://[x/y.bin", b"\0\1", ""))
     assert said.endswith("(2 bytes of an unknown type; this content cannot be shown to you)")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "mime_type"),
+    [
+        ("iso-8859-1", "text/plain; charset=iso-8859-1"),
+        ("cp1252", 'Text/Plain;format=flowed; Charset="Windows-1252"'),
+        ("utf-8", "text/plain; charset=nobody-knows"),
+        ("utf-8-sig", "text/plain"),
+        ("utf-16", "text/plain; charset=utf-8"),
+        ("utf-32", "text/plain"),
+    ],
+)
+def test_mark_or_charset_says_how_text_is_decoded(encoding: str, mime_type: str) -> None:
+    named, text = got(file("file:///u.txt", "Grüße".encode(encoding), mime_type))
+    assert (named, "\nGrüße\n" in text) == ("[@u.txt](file:///u.txt)", True)
 
 
 @pytest.mark.parametrize("first", [True, False])
