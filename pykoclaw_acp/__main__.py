@@ -16,11 +16,22 @@ def main() -> None:
     """The console script, and `python -m pykoclaw_acp`."""
     try:
         _run()
-    except (MemoryError, ImportError) as error:
-        if isinstance(error, ImportError) and "failed to map segment" not in str(error):
+    except Exception as error:
+        if not _lacks_memory(error):
             raise
         os.write(2, NO_MEMORY)  # without an import, which would fail, too
         os._exit(1)
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Whether it came of a shortage: without memory, what handles an error fails as well, and Python's
+    compiler in any way.
+    """
+    while error is not None:
+        if isinstance(error, (MemoryError, SystemError)) or "failed to map segment" in str(error):
+            return True
+        error = error.__context__
+    return False
 
 
 def _run() -> None:

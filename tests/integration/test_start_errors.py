@@ -221,3 +221,25 @@ def test_a_start_without_memory_says_so(size: int, home: Path) -> None:
     enough = size > 64 and result.returncode == 0  # how much is differs between machines
     assert enough or (result.returncode == 1 and "`ulimit -v`" in result.stderr)
     assert database(home)[:100] == before[:100]
+
+
+FAILING = """
+from pykoclaw_acp import __main__ as program
+
+def run():
+    try:
+        raise MemoryError
+    except MemoryError:
+        raise ValueError("what Python's compiler says without memory")
+
+program._run = run
+program.main()
+"""
+
+
+def test_error_that_shortage_leads_to_names_it() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", FAILING], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.returncode, "`ulimit -v`" in result.stderr) == (1, True)
+    assert "Traceback" not in result.stderr
