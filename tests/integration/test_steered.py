@@ -54,6 +54,23 @@ async def test_prompt_taken_up_ends_with_turn(tmp_path: Path) -> None:
         assert await said(r, session) == ["hang", "Look out.", "say 1"]
 
 
+async def test_prompt_waits_until_claude_has_begun_turn(tmp_path: Path) -> None:
+    """Before, the CLI makes one entry of both in its transcript, under the id of the second."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        worker = r.launcher.launched[0]
+        worker.deaf = True
+        host = await r.prompt(session, "hang")
+        await eventually(lambda: host.state == TurnState.DISPATCHED)
+        waiting = await steered(session, "Too early.")
+        worker.say(worker.started(host.turn_id))
+        await eventually(lambda: host.taken_up)
+        turn = await steered(session, "Look out.")
+        assert [one.turn_id for one in worker.got if isinstance(one, Steer)] == [turn.turn_id]
+        assert waiting.state == TurnState.QUEUED
+
+
 async def test_prompt_not_taken_up_runs_before_waiting_ones(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, host, worker = await hanging(r)

@@ -15,7 +15,7 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.model import prompt_text
-from pykoclaw_acp.model.turns import STARTED, Turn, TurnState
+from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.sessions.ports import Journal, Workers
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import outcomes
@@ -71,9 +71,9 @@ class Steering:
 
     async def give(self, turn: Turn) -> bool:
         """Give a queued prompt to the turn that runs; False if it has to wait in the queue: none
-        runs, it is a slash command, what acts in the directory has changed, is trusted no more or
-        cannot be looked at, or the worker is of an earlier version. Raises nothing: the journal has
-        it, so that whoever is told of an error would send it again.
+        runs, Claude has not begun that, it is a slash command, what acts in the directory has
+        changed, is trusted no more or cannot be looked at, or the worker is of an earlier version.
+        Raises nothing: the journal has it, so that whoever is told of an error would send it again.
         """
         if not await self._may_go_in(turn):
             return False
@@ -120,7 +120,10 @@ class Steering:
 
     def _takes(self, turn: Turn) -> bool:
         host = self._queue.current
-        if host is None or host.state not in STARTED or host.cancelled.is_set():
+        # Before Claude has begun it, the CLI would take both for one prompt, under one id.
+        if host is None or host.cancelled.is_set():
+            return False
+        if not (host.taken_up or host.state == TurnState.RUNNING):
             return False
         blocks = prompt_text.for_claude(turn.content, remembers=True)
         return prompt_text.command_at(blocks) is None and self._workers.steers(self._state.id)
