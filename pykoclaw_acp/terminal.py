@@ -119,9 +119,10 @@ def output() -> Iterator[None]:
     """Context for code that only writes to standard output. Raises as `write`."""
     if sys.stdout is None:
         raise OutputLost("it is closed")
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in _FAILING:
-        sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack what is written
     try:
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in _FAILING:
+            # A locale may lack what is written. This writes what others have left.
+            sys.stdout.reconfigure(errors="backslashreplace")
         yield
     except BrokenPipeError:
         raise
