@@ -99,24 +99,31 @@ class Claimant:
             # to others at which they start lower.
             known = [one for one in left if _seq(one) <= self.upto]
             last = max(known, key=lambda one: (self._place(one), _seq(one)), default=None)
-            return Claim() if last is None else Claim(_seq(last), changed=self._used(last))
+            if last is None:
+                return Claim()
+            start = self._place(last)
+            higher = [process for process in left if self._place(process) > start]
+            beside = [self._beside(one, start) for process in higher for one in process]
+            return Claim(_seq(last), changed=self._used(last) + beside)
         # Of equal ones, the one that leaves the lower cursors to others.
         taken = min(left, key=lambda one: (self._place(one), -_seq(one)))
         start = self._place(taken)
         since = min((one.spare for one in taken if one.spare is not None), default=self.now)
-        # It is unknown which process came back, so the others start as low while this one lives.
-        others = [
+        others = [one for process in left if process is not taken for one in process]
+        beside = [
             replace(
-                one,
-                least=start,
-                beside=self.reader.client_process,
+                self._beside(one, start),
                 spare=since if one.spare is None else min(since, one.spare),
             )
-            for process in left
-            if process is not taken
-            for one in process
+            for one in others
         ]
-        return Claim(start, changed=self._used(taken) + others)
+        return Claim(start, changed=self._used(taken) + beside)
+
+    def _beside(self, other: Cursor, start: int) -> Cursor:
+        """A cursor that is left: it is unknown which process came back, so who takes it starts as low
+        while this one lives.
+        """
+        return replace(other, least=start, beside=self.reader.client_process)
 
     def _used(self, taken: list[Cursor]) -> list[Cursor]:
         return [replace(one, used_by=self.reader.client_process) for one in taken]

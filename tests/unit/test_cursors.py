@@ -23,3 +23,15 @@ def test_named_place_leaves_the_lowest_to_others() -> None:
     # Once the process has ended, its own cursor is left, and this one counts for itself.
     found = claim([guarded, other], upto=9)
     assert [one.client_process for one in found.changed] == ["first"]
+
+
+def test_others_start_as_low_as_a_named_place() -> None:
+    """Whoever names it may be the client of another process that has ended at the same place."""
+    higher, named = Cursor("first", "f1", 1), Cursor("second", "f2", 0)
+    found = claim([higher, named], upto=0)
+    assert [(one.client_process, one.used_by) for one in found.changed] == [
+        ("second", "new"),
+        ("first", None),
+    ]
+    assert claim([found.changed[1]], "new").start == 0
+    assert claim([found.changed[1]]).start == 1, "once that has ended, its own cursor is left"
