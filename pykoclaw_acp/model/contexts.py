@@ -21,28 +21,34 @@ def entry_uuid(turn_id: str) -> str:
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
     """A turn as Claude's transcript has it: its prompt, and its last entry. `whole`: it ended well.
-    `first_seq`: of its events in the log; 0 if that is not known.
+    `first_seq`: of its events in the log; 0 if that is not known. `taken`: prompts that it has taken
+    up: of those that wait together, the CLI makes one entry, under the id of the last.
     """
 
     turn_id: str
     last_uuid: str
     whole: bool = False
     first_seq: int = 0
+    taken: tuple[str, ...] = ()
 
     @property
-    def entries(self) -> tuple[str, str]:
-        """Uuids of its first and its last entry."""
-        return entry_uuid(self.turn_id), self.last_uuid
+    def prompts(self) -> tuple[str, ...]:
+        """Uuids of which the entry of its prompt has one."""
+        return tuple(entry_uuid(one) for one in (self.turn_id, *self.taken))
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Uuids that its first and its last entry may have."""
+        return *self.prompts, self.last_uuid
 
     def lost(self, held: Collection[str]) -> bool:
         """Whether a transcript with these entries lacks the turn, its beginning, or its end."""
-        if self.whole:
-            return not all(one in held for one in self.entries)
-        return not any(one in held for one in self.entries)
+        ended = self.last_uuid in held
+        return not (self.begun(held) and ended if self.whole else self.begun(held) or ended)
 
     def begun(self, held: Collection[str]) -> bool:
         """Whether they have its prompt, so that its end may be about to be written."""
-        return self.entries[0] in held
+        return any(one in held for one in self.prompts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,5 +266,5 @@ def _loss(session_id: str, ends: list[TurnEnd], held: set[str]) -> Loss | None:
         return Loss(None, name)
     kept = [end for end in ends if not end.lost(held)]
     newer = kept[: ends.index(lost[0])]
-    ids = frozenset(end.entries[0] for end in kept)
+    ids = frozenset(one for end in kept for one in end.prompts)
     return Loss(tuple(lost), name, ids, newer[-1].first_seq if newer else None)

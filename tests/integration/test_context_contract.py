@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.channel.frames import TurnEnded, TurnStarted
+from pykoclaw_acp.channel.frames import Numbered, TurnEnded, TurnStarted
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, TurnState
@@ -46,6 +46,29 @@ async def test_newest_ends_are_what_transcript_must_hold(s: Subject) -> None:
     assert await ends(s, session, 2) == ["third", "second"]
 
 
+async def test_prompt_taken_up_may_stand_for_turn(s: Subject) -> None:
+    """Claude's CLI makes one entry of prompts that wait together."""
+    session = await s.session()
+    epoch = await carrying(s, session, "host")
+    steered = prompt(session, "steered")
+    await s.journal.accept(steered)
+    await s.journal.dispatch(steered, epoch, [])
+    into = TurnStarted(epoch=epoch, n=2, turn_id="steered", into="host")
+    outcome = at("end")
+    frames: list[Numbered] = [
+        into,
+        ended(epoch, "host", n=3),
+        ended(epoch, "steered", n=4, into="host"),
+    ]
+    await s.journal.record(session, epoch, frames, {"host": outcome, "steered": outcome})
+    (end,) = await s.journal.newest_ends(session, "claude", 9)
+    assert (end.turn_id, end.taken) == ("host", ("steered",))
+    assert not end.lost({"steered", "end"})
+    assert not end.lost({"host", "end"})
+    assert end.lost({"end"})
+    assert end.lost({"steered"})
+
+
 async def test_turn_told_as_lost_need_not_be_held(s: Subject) -> None:
     session = await s.session()
     for number in (1, 2, 3):
@@ -74,7 +97,7 @@ async def carrying(s: Subject, session: str, turn_id: str, *given: Note) -> int:
 def ended(epoch: int, turn_id: str, **more: Any) -> TurnEnded:
     return TurnEnded(
         epoch=epoch,
-        n=2,
+        n=more.pop("n", 2),
         turn_id=turn_id,
         stop_reason="end_turn",
         claude_session_id="claude",

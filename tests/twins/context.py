@@ -31,6 +31,11 @@ class MemoryContextStore(MemoryStore):
                 row.outcome.last_uuid,
                 row.outcome.stop_reason == "end_turn",
                 seqs.get(row.turn_id, 0),
+                tuple(
+                    one.turn_id
+                    for one in database.turns.values()
+                    if one.taken_by == row.turn_id and one.session_id == session_id
+                ),
             )
             for row in database.turns.values()
             if row.session_id == session_id

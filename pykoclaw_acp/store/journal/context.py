@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+import msgspec
+
 from pykoclaw_acp.model.branches import Branch, RewindPoint, Rewound
 from pykoclaw_acp.model.contexts import TurnEnd, entry_uuid
 from pykoclaw_acp.model.events import Event
@@ -16,7 +18,11 @@ from pykoclaw_acp.store.sql import CLIENT, DONE, UNFINISHED
 from pykoclaw_acp.store.units import Statement, Unit
 
 _ENDS: Final = (
-    "SELECT turn_id, last_uuid, stop_reason = 'end_turn', COALESCE(first_seq, 0) FROM acp_turns"  # noqa: S608
+    "SELECT turn_id, last_uuid, stop_reason = 'end_turn', COALESCE(first_seq, 0),"  # noqa: S608
+    # Soon after it: there is no index of `taken_by`.
+    " (SELECT json_group_array(x.turn_id) FROM acp_turns x WHERE x.acp_session_id ="
+    " acp_turns.acp_session_id AND x.position BETWEEN acp_turns.position + 1 AND acp_turns.position + 200"
+    " AND x.taken_by = acp_turns.turn_id) FROM acp_turns"
     " WHERE acp_session_id = ? AND claude_session_id = ?"
     f" AND state = {DONE} AND origin = {CLIENT} AND last_uuid IS NOT NULL AND taken_by IS NULL"
     " AND rewound_at IS NULL AND lost_at IS NULL"
@@ -49,7 +55,10 @@ class SqlContextStore(SqlStore):
     async def newest_ends(self, session_id: str, claude_id: str, limit: int) -> list[TurnEnd]:
         """The newest turns that this Claude session must hold, the newest first."""
         rows = await self._database.read(_ENDS, (session_id, claude_id, session_id, limit))
-        return [TurnEnd(turn, last, bool(well), first) for turn, last, well, first in rows]
+        return [
+            TurnEnd(turn, last, bool(well), first, tuple(msgspec.json.decode(taken)))
+            for turn, last, well, first, taken in rows
+        ]
 
     async def forgotten(self, session_id: str) -> set[str]:
         """Ids of the prompts of turns that were rewound."""
