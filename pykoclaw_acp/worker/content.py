@@ -33,6 +33,10 @@ _TEXTS: Final = frozenset(
         "application/toml",
     )
 )
+UTF_8: Final = "utf-8"
+_NO_CHARSETS: Final = frozenset(
+    ("utf-7", "unicode-escape", "raw-unicode-escape", "punycode", "idna", "undefined")
+)
 _CHARSET: Final = re.compile(r";\s*charset\s*=\s*\"?([^\";\s]+)")
 _MARKS: Final = (  # the longer ones first
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -121,19 +125,23 @@ def _decoded(content: bytes, mime_type: str) -> tuple[str, bool]:
     says, else as UTF-8.
     """
     marked = (name for mark, name in _MARKS if content.startswith(mark))
-    encoding = next(marked, _charset(mime_type))
-    try:
-        return content.decode(encoding), True
-    except ValueError:
-        return content.decode(encoding, errors="replace"), False
+    declared = next(marked, _charset(mime_type))
+    for encoding in (declared, UTF_8):
+        with contextlib.suppress(ValueError):
+            return content.decode(encoding), True
+    return content.decode(declared, errors="replace"), False
 
 
 def _charset(mime_type: str) -> str:
+    """The declared charset, if there is such a one. Of Python's codecs some are none: they decode what
+    was not text, or slowly.
+    """
     if (found := _CHARSET.search(mime_type)) is not None:
-        with contextlib.suppress(LookupError, ValueError):  # one that nobody knows
-            bytes(4).decode(found[1])  # also of four bytes each
-            return found[1]
-    return "utf-8"
+        with contextlib.suppress(LookupError, ValueError):
+            name = codecs.lookup(found[1]).name
+            bytes(4).decode(name)  # LookupError for what makes no text of bytes
+            return UTF_8 if name.replace("_", "-") in _NO_CHARSETS else name
+    return UTF_8
 
 
 def _image(data: str, declared: str) -> dict[str, Any]:
