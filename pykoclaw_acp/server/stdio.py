@@ -180,12 +180,7 @@ async def _reopening(database: Database, serving: asyncio.Task[None]) -> bool:
     """Wait until the database must be opened anew before anything can be stored; False: the client is
     served no more.
     """
-    loop = asyncio.get_running_loop()
-    wanted = loop.create_task(database.reopen_wanted.wait(), name="reopen database")
-    await asyncio.wait([serving, wanted], return_when=asyncio.FIRST_COMPLETED)
-    wanted.cancel()
-    if database.condition.is_writable:  # it is not urgent: no turn is ended for it
-        await asyncio.wait([serving])
+    await asyncio.wait([serving, database.watching], return_when=asyncio.FIRST_COMPLETED)
     return not serving.done()
 
 

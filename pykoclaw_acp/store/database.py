@@ -80,7 +80,7 @@ class Database:
         self._uncertain = False
         self._rescued = False
         self._was_inaccessible = not opened.accessible
-        self._watching = asyncio.create_task(self._watch(), name="watch-store")
+        self.watching = asyncio.create_task(self._watch(), name="watch-store")
         if opened.trouble is not None:
             self.condition.failed(*opened.trouble)
 
@@ -253,7 +253,7 @@ class Database:
         self._was_inaccessible = self._was_inaccessible or not accessible
 
     async def _watch(self) -> None:
-        """Probe an unwritable database until it recovers, with exponential back-off."""
+        """Probe an unwritable database, with exponential back-off; ends if it must be opened anew."""
         loop = asyncio.get_running_loop()
         pause, recovered = FIRST_PROBE, loop.time()
         while True:
@@ -307,8 +307,8 @@ class Database:
         return self._rescued
 
     async def _close(self) -> None:
-        self._watching.cancel()
-        await asyncio.wait([self._watching])
+        self.watching.cancel()
+        await asyncio.wait([self.watching])
         await self._commits.drain()
         if self._checkpoints is not None:
             await self._checkpoints.stop()

@@ -153,9 +153,11 @@ async def test_open_sessions_make_server_end(path: Path, monkeypatch: pytest.Mon
         assert "result" in await client.call("session/load", sessionId=session, **OPENED)
 
 
+@pytest.mark.parametrize("wanted", [False, True])
 async def test_uncertain_commit_makes_server_end(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, wanted: bool
 ) -> None:
+    """Also if it was to be opened anew before, at some time."""
     check, away = OpenFile.check_after_commit, path.with_name("moved")
 
     def move(self: OpenFile) -> None:
@@ -165,6 +167,9 @@ async def test_uncertain_commit_makes_server_end(
 
     async with served(path, monkeypatch) as client:
         await client.new()
+        if wanted:
+            client.apps[0].database.reopen_wanted.set()
+            await not_within(client.serving.done)
         monkeypatch.setattr(OpenFile, "check_after_commit", move)
         assert await client.new() == "store_uncertain"
         away.rename(path)
