@@ -315,7 +315,7 @@ async def _go_on(
     )
     await identity.keep(database, places)
     await asyncio.to_thread(history_copy.remove_left, database.path, spare)
-    await asyncio.to_thread(turn_lock.remove_left, str(database.path.parent))
+    await asyncio.to_thread(turn_lock.remove_left, places.data)
     await asyncio.to_thread(
         shutil.rmtree, Path(places.directory, history_copy.FORMER), ignore_errors=True
     )
