@@ -14,6 +14,7 @@ import structlog
 
 from pykoclaw_acp import crash_points, on_behalf
 from pykoclaw_acp.channel.frames import Numbered
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.deliveries import Delivery
 from pykoclaw_acp.model.events import OpenTools
 from pykoclaw_acp.model.permissions import StoredRequest
@@ -299,13 +300,27 @@ class Session(SessionParts):
         while await one.wait_until_due():
             await self._tasks.finish(self.parking.park(one))
         settled = await self.permissions.settle(one)
-        if (kept := self.permissions.keep_parked(one, settled)) is not None:
-            self._see_through(kept)
+        if not settled.recorded and one.parking:
+            await self._keep_parked(one)
         if settled.claims:
             self.unclaimed.claim_by_id(one.request.turn_id)
         if settled.turn is not None:
             self.enqueue(settled.turn)
         return settled
+
+    async def _keep_parked(self, one: PendingRequest) -> None:
+        """Let a parked request wait on whose answer could not be recorded, unless it was settled."""
+        ask_id, waits = one.request.ask_id, True
+        if ask_id in self.permissions.pending_ids:
+            return  # the server ends
+        try:
+            waits = await self._journal.is_pending(ask_id)
+        except StoreClosed:
+            return
+        except StoreUnavailable:
+            pass
+        if waits:
+            self._see_through(self.permissions.keep_parked(one))
 
     def _rest(self) -> None:
         """Free what is not needed while no turn runs or waits."""

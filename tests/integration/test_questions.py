@@ -29,7 +29,13 @@ from pykoclaw_acp.errors import (
 )
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import Text, UserMessage
-from pykoclaw_acp.model.permissions import Deadline, RequestPolicy, Settlement
+from pykoclaw_acp.model.permissions import (
+    Deadline,
+    Decision,
+    RequestOutcome,
+    RequestPolicy,
+    Settlement,
+)
 from pykoclaw_acp.model.session_environment import ClientEnvironment, StoredEnvironment
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.pool import capacity, occupation
@@ -743,6 +749,17 @@ async def test_parked_request_outlives_an_unrecorded_answer(tmp_path: Path) -> N
         assert (await asking.settled("q1"))[0] == "selected"
         await asking.session.idle()
         assert "It is answered now." in r.launcher.launched[-1].prompts[-1]
+
+
+async def test_settled_parked_request_is_not_revived(tmp_path: Path) -> None:
+    """A rewind was committed just before its answer."""
+    async with rig(tmp_path, "park") as r:
+        asking = await park(r)
+        await write(r, Statement("UPDATE acp_permissions SET outcome = 'interrupted'", ()))
+        decision = Decision(RequestOutcome.SELECTED, "allow_once", "cli")
+        with pytest.raises(InternalError, match="could not be recorded"):
+            await asking.session.permissions.decide("q1", decision)
+        assert asking.session.permissions.pending_ids == []
 
 
 async def test_unrecorded_answer_is_given_up_when_damaged(

@@ -294,12 +294,8 @@ class Broker:
         )
         return settled
 
-    def keep_parked(self, one: PendingRequest, settled: Settled) -> PendingRequest | None:
-        """The parked request as it waits on, for clients that come and for commands, if its answer
-        could not be recorded.
-        """
-        if settled.recorded or not one.parking or one.request.ask_id in self._pending:
-            return None
+    def keep_parked(self, one: PendingRequest) -> PendingRequest:
+        """The parked request as it waits on, for clients that come and for commands."""
         kept = self._add(one.epoch, one.request, one.seq, one.since)
         kept.parking = True
         return kept
