@@ -264,13 +264,11 @@ def restart() -> None:
     environment of a unit is not examined. Exit status: 3 if no daemon is running, 78 if a setting
     cannot be used.
     """
-    from contextlib import chdir
-
     from pykoclaw_acp.commands import stopping as command
     from pykoclaw_acp.config import loading
 
-    with chdir("/"):  # as the next daemon, which reads no `./.env` of this directory
-        loading.load()
+    os.chdir("/")  # as the next daemon, which reads no `./.env` of this directory
+    loading.load()
     command.restart()
 
 

@@ -5,6 +5,7 @@ It is read only in a trusted directory, since a repository that was cloned may b
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -71,10 +72,11 @@ def why_unread() -> str | None:
     if names := unread():
         said = f"./.env is not read, as this directory is not trusted: {', '.join(names)}"
         return f"{said} ({here.absolute()})"
-    if at_home.exists() and not at_home.is_file():
+    is_there = os.path.exists(at_home)  # of pathlib's, one raises for what cannot be looked at
+    if is_there and not os.path.isfile(at_home):
         return f"{at_home} is not read: it is not a file"
     reason = dotenv.trouble(".")
-    if reason is None or (at_home.exists() and here.exists() and here.samefile(at_home)):
+    if reason is None or (is_there and os.path.exists(here) and here.samefile(at_home)):
         return None
     return f"./.env is not read: {reason} ({here.absolute()})"
 

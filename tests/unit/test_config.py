@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -285,6 +287,7 @@ def test_trusted_directory_file_counts_for_all_but_trust(
 
     def data_of(command: str) -> str:
         places.use({})
+        monkeypatch.chdir(tmp_path)  # `restart` leaves it
         result = CliRunner().invoke(cli, command.split(), prog_name="pykoclaw-acp")
         if command == "config":
             return next(line for line in result.output.splitlines() if "PYKOCLAW_DATA" in line)
@@ -317,6 +320,14 @@ def test_restart_examines_settings_of_next_daemon(empty_home: Path, tmp_path: Pa
     trust_dotenv(home, tmp_path)
     write(home / ".env", "PYKOCLAW_MAX_WORKERS=banana\n")
     assert status() == ConfigurationError.exit_code
+
+
+def test_restart_needs_no_way_back(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in another user's directory, which may not be entered."""
+    entered: list[object] = []
+    monkeypatch.setattr(os, "chdir", entered.append)
+    CliRunner().invoke(cli, ["restart"], prog_name="pykoclaw-acp")
+    assert entered == ["/"]
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "doctor", "logs", "serve", "stop"])
@@ -444,6 +455,22 @@ def test_unread_file_is_named_with_reason(empty_home: Path, tmp_path: Path) -> N
     at_home = empty_home / dotenv.IN_HOME
     os.mkfifo(at_home)
     assert dotenv.why_unread() == f"{at_home} is not read: it is not a file"
+
+
+def test_env_that_cannot_be_looked_at_is_left_alone(
+    empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads it says why."""
+    monkeypatch.chdir(tmp_path)
+    at_home, stat = empty_home / dotenv.IN_HOME, os.stat
+
+    def refusing(path: Any, **more: Any) -> os.stat_result:
+        if str(path) == str(at_home):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return stat(path, **more)
+
+    monkeypatch.setattr(os, "stat", refusing)
+    assert dotenv.why_unread() is None
 
 
 def test_a_choice_is_explained_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
