@@ -30,16 +30,16 @@ def own_variables() -> dict[str, str]:
         log.warning("The .env file cannot be read", action="dotenv_failed", error=str(error))
         at_home = {}
     inherited = environment.of_sessions(os.environ)
-    for name, value in inherited.items():
-        if not environment.is_text(value):
-            raise ConfigurationError(
-                f"{name}, which sessions would have, is not valid UTF-8. Change it, or unset it."
-            )
     added = environment.of_sessions({name: value for name, value in at_home.items() if value})
     for group in (environment.PROVIDER, environment.NETWORK):
         if group & inherited.keys():
             added = {name: value for name, value in added.items() if name not in group}
     own = added | inherited
+    for name, value in own.items():
+        if not environment.is_text(value):
+            raise ConfigurationError(
+                f"{name}, which sessions would have, is not valid UTF-8. Change it, or unset it."
+            )
     return {name: value for name, value in own.items() if name not in environment.SETTINGS}
 
 

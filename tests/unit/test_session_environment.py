@@ -233,6 +233,18 @@ def test_the_daemons_own_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert own_variables() == {"ANTHROPIC_BASE_URL": "https://gateway", "MCP_TIMEOUT": "5"}
 
 
+def test_expanded_variable_out_of_utf8_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TENANT", "caf\udce9")  # no session has it
+    file = tmp_path / ".local/share/pykoclaw/.env"
+    file.parent.mkdir(parents=True)
+    file.write_text("ANTHROPIC_BASE_URL=http://gateway/${TENANT}\n")
+    with pytest.raises(ConfigurationError, match=r"^ANTHROPIC_BASE_URL, .* is not valid UTF-8"):
+        own_variables()
+
+
 def test_own_variable_out_of_utf8_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker could be given it."""
     monkeypatch.setenv("NODE_EXTRA_CA_CERTS", "/home/jos\udce9/ca.pem")
