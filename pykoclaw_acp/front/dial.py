@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 RESTART: Final = "`pykoclaw-acp restart` starts the next one; turns go on."
 UNANSWERED: Final = f"The daemon does not answer. {RESTART}"
 TEMPORARY: Final = 75  # EX_TEMPFAIL of sysexits.h: another server owns the data directory
-# EX_CONFIG of sysexits.h: among others, the database that was there is missing
-UNUSABLE: Final = 78
+UNUSABLE: Final = 78  # EX_CONFIG: among others, the database that was there is missing
 FIRST_PAUSE: Final = 0.02  # s between two attempts; doubles
 LONGEST_PAUSE: Final = 1.0  # s
+BESIDE_PAUSE: Final = 2.0  # s; what takes longer than a refusal has a limit of its own
 LOCK_PAUSE: Final = 0.03  # s; another process is starting the daemon
 MAX_START_ATTEMPTS: Final = 4  # of the first daemon, if it dies without a word
 # of the first daemon, if a server has the data directory that is not in sight: as after the lock's
@@ -33,8 +33,7 @@ MAX_START_ATTEMPTS: Final = 4  # of the first daemon, if it dies without a word
 MAX_REFUSED_STARTS: Final = 5
 FIRST_START_PAUSE: Final = 0.25  # s until a daemon is started after one that could not; doubles
 LONGEST_START_PAUSE: Final = 8.0  # s
-# s for a server without a socket to end, as `serve --stdio` does whose client has ended
-HAND_OVER: Final = 10.0
+HAND_OVER: Final = 10.0  # s for a server without a socket to end, as `serve --stdio` does
 # What a client that was served waits out. DATABASE_UNUSABLE: a newer front may start its daemon, if
 # a newer version has migrated the database.
 PASSING: Final = frozenset(
@@ -327,7 +326,8 @@ class Dialer:
         now, kind = time.monotonic(), (getattr(error, "kind", None), limit)
         if self._awaited is not None:
             before, since = self._awaited
-            self._waited[before] = self._waited.get(before, 0.0) + now - since
+            took = min(now - since, self.pause + BESIDE_PAUSE)
+            self._waited[before] = self._waited.get(before, 0.0) + took
         self._awaited = kind, now
         if self._waited.get(kind, 0.0) >= limit:
             raise error

@@ -310,6 +310,20 @@ def test_wait_that_ended_shortens_no_other(
     assert 60 <= clock[0] - began < 62
 
 
+def test_time_of_a_start_is_no_wait(
+    dialer: Dialer, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that migrates for minutes before it is refused, say: that has a limit of its own."""
+    dialer.note_welcome(60)
+    monkeypatch.setattr(at, "connect", lambda _: object())
+    dialer.note_refusal(None)
+    clock[0] += 300
+    dialer.note_refusal("Come again.")
+    began = clock[0]
+    assert "ends before it answers" in str(be_refused(dialer, clock, None))
+    assert 50 <= clock[0] - began < 62
+
+
 def test_waits_that_alternate_end_as_well(
     dialer: Dialer, clock: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
