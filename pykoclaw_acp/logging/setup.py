@@ -18,6 +18,7 @@ import os
 import select
 import stat
 import sys
+import time
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import PurePath
@@ -36,6 +37,7 @@ _STRUCTLOG_KEYS = frozenset(
     {"exc_info", "stack_info", "positional_args", "_record", "_from_structlog"}
 )
 _MOST = 10 * 1024 * 1024  # bytes of a log file
+LAST_WAIT = 1.0  # s for room for the end of the last line
 _LOOK = 256 * 1024  # characters between two checks of the file's size
 _DEEPEST = 6  # levels of nesting in a line
 
@@ -234,6 +236,14 @@ class _Handler(logging.StreamHandler[TextIO]):
                 get_logger(__name__).warning(
                     "The log was begun anew: it was too long", action="log_begun_anew"
                 )
+
+    def close(self) -> None:
+        """Write what is left of the last line, if there is room soon."""
+        until = time.monotonic() + LAST_WAIT
+        while self._rest and self._poll is not None and (left := until - time.monotonic()) > 0:
+            self._poll.poll(left * 1000)
+            self._send()
+        super().close()
 
     def _send(self) -> None:
         """Write as far as there is room: each time no more than a pipe that is not full certainly

@@ -310,6 +310,22 @@ def test_line_longer_than_pipe_never_blocks(stream: io.StringIO) -> None:
     assert back["event"] == "The reader is back"
 
 
+def test_last_line_is_whole_for_late_reader(stream: io.StringIO) -> None:
+    long = "x" * 2 * select.PIPE_BUF
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, select.PIPE_BUF)
+    with open(writer, "w", encoding="utf-8") as written, open(reader, "rb") as read:
+        setup.configure("info", "json", written)
+        logger.info("The last line", reason=long)
+        reading = threading.Timer(0.1, lambda: got.append(read.readline()))
+        got: list[bytes] = []
+        reading.start()
+        for handler in logging.getLogger().handlers:
+            handler.close()
+        reading.join(30)
+    assert json.loads(got[0])["reason"] == long
+
+
 def drained(read: TextIO) -> list[dict[str, Any]]:
     os.set_blocking(read.fileno(), False)
     return [json.loads(line) for line in os.read(read.fileno(), 1 << 20).decode().splitlines()]
