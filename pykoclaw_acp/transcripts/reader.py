@@ -303,6 +303,8 @@ class TranscriptReader:
     def _start_call(
         self, call: str, name: str, arguments: dict[str, Any], turn: str
     ) -> list[Event]:
+        if len(self._state.calls) >= MOST_CALLS:
+            self._state.drop_ended(self._translation.open_calls)
         if len(self._state.calls) < MOST_CALLS:
             self._state.calls[call] = OpenCall.begun(name, turn, arguments)
             self._state.calls[call].since = self._subagents.since.get(call, "")

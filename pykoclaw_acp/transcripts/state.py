@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, Literal
 
 import msgspec
@@ -163,6 +163,10 @@ class State(msgspec.Struct, omit_defaults=True):
             found.notes, found.output = [], None
         for found in _beyond(MOST_SHOWN, calls, lambda one: one.end):
             found.end = found.end and replace(found.end, summary=found.end.summary[:MOST_WHAT])
+
+    def drop_ended(self, going_on: Collection[str]) -> None:
+        """Keep the calls that go on alone: a look may meet many before it is cut."""
+        self.calls = {call: found for call, found in self.calls.items() if call in going_on}
 
     def entries(self) -> Iterator[str]:
         """The recent entries of the newest turns."""

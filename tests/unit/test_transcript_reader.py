@@ -24,6 +24,7 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.protocol.tool_results import raw_output
+from pykoclaw_acp.transcripts import reader
 from pykoclaw_acp.transcripts.reader import DAMAGED, MOST_EVENTS
 from pykoclaw_acp.translation.compaction import Compaction
 from tests.unit.transcripts import Reading, Transcript, words
@@ -416,6 +417,17 @@ def test_call_open_in_log_ends_in_copy(t: Transcript) -> None:
     assert read_anew(t, after=known) == ["a completed"]
     t.prompt("two")
     assert read_anew(t, after=known) == ["a completed", "b failed", "> two"]
+
+
+def test_call_among_many_ends_in_copy(t: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "MOST_CALLS", 3)
+    t.prompt("one", "p1")
+    for number in range(7):
+        t.call(f"c{number}", command="make")
+        t.result(f"c{number}")
+    known = t.call("open", command="make")
+    t.prompt("two")
+    assert read_anew(t, after=known) == ["open failed", "> two"]
 
 
 def test_call_ended_in_log_stays_so_in_copy(t: Transcript) -> None:
