@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
+from typing import Final
+
+ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""Errors by which a path leads to nothing, for whomever."""
 
 
 @contextlib.contextmanager

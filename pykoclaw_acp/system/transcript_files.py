@@ -9,7 +9,7 @@ import stat
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from pykoclaw_acp.system.regular_files import opened
+from pykoclaw_acp.system.regular_files import ABSENT, opened
 
 _ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
@@ -96,11 +96,23 @@ def _is_known(path: str) -> bool:
 
 
 def look(path: str) -> FileStamp | None:
-    """The file as it is now; None if there is none, or it is no file."""
+    """The file as it is now; None if there is none, it is no file, or it cannot be looked at."""
     try:
-        found = os.stat(path)
+        return look_closely(path)
     except OSError:
         return None
+
+
+def look_closely(path: str) -> FileStamp | None:
+    """The file as it is now; None if there is none, or it is no file. Raises OSError if it cannot be
+    looked at.
+    """
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        if error.errno in ABSENT:
+            return None
+        raise
     if not stat.S_ISREG(found.st_mode):
         return None
     return FileStamp(found.st_size, found.st_mtime_ns, found.st_ino)

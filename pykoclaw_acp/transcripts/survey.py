@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from pykoclaw_acp.model import prompt_text
-from pykoclaw_acp.system.regular_files import opened
-from pykoclaw_acp.system.transcript_files import FileStamp, look
+from pykoclaw_acp.system.regular_files import ABSENT, opened
+from pykoclaw_acp.system.transcript_files import FileStamp, look_closely
 from pykoclaw_acp.transcripts import entries, lines
 from pykoclaw_acp.transcripts.left_modes import left_mode
 from pykoclaw_acp.transcripts.wire import Compare, Examined, FolderChanges, Folders, Survey
@@ -118,8 +118,10 @@ def _is_folder(place: os.DirEntry[str]) -> bool:
     try:
         place.path.encode()
         return place.is_dir()
-    except (OSError, UnicodeEncodeError):
+    except UnicodeEncodeError:
         return False
+    except OSError as error:
+        return error.errno not in ABSENT  # what cannot be looked at is there
 
 
 def _has_changed(folder: str, known: str) -> bool:
@@ -135,7 +137,7 @@ def _files(folder: str) -> dict[str, FileStamp]:
     found: dict[str, FileStamp] = {}
     with contextlib.suppress(*_MISSING), os.scandir(folder) as files:
         for file in files:
-            if _NAME.fullmatch(file.name) and (seen := look(file.path)) is not None:
+            if _NAME.fullmatch(file.name) and (seen := look_closely(file.path)) is not None:
                 found[file.name] = seen
     return dict(sorted(found.items()))
 

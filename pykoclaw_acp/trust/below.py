@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pykoclaw_acp.system import shortage
+from pykoclaw_acp.system.regular_files import ABSENT
 
 MAX_DIRECTORIES: Final = 100_000
 MAX_TIME: Final = 5.0  # s
@@ -22,8 +23,6 @@ MAX_TIME: Final = 5.0  # s
 QUICK: Final = 2_000
 KERNEL: Final = ("/proc", "/sys")  # nobody's files
 FOLDER: Final = ".claude"
-ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-"""Errors by which a path leads to nothing, for whomever."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pykoclaw_acp.system import shortage
-from pykoclaw_acp.trust.below import ABSENT, is_the_kernels
+from pykoclaw_acp.system.regular_files import ABSENT
+from pykoclaw_acp.trust.below import is_the_kernels
 from pykoclaw_acp.trust.content import Stamp
 
 MAX_FILE: Final = 1024 * 1024  # bytes of one file

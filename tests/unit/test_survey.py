@@ -210,6 +210,29 @@ def test_unreadable_folder_is_not_gone(t: Transcript) -> None:
     assert survey.survey(Survey(str(loop) + "x", {"/gone": ""})).gone == ["/gone"]
 
 
+def test_what_cannot_be_looked_at_is_not_gone(
+    t: Transcript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a folder that may be read and not searched, or behind such a link."""
+    t.prompt("Hi")
+    folder = t.path.parent
+    stat = os.stat
+
+    def refusing(path: Any, **more: Any) -> os.stat_result:
+        if str(path).startswith((str(t.path), f"{folder}-link")) and more.get(
+            "follow_symlinks", True
+        ):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return stat(path, **more)
+
+    monkeypatch.setattr(os, "stat", refusing)
+    with pytest.raises(PermissionError):
+        list(survey.compare(Compare(str(folder), {t.path.name: "as it was"})))
+    assert survey.survey(Survey(str(folder.parent), {str(folder): "as it was"})).changed == [
+        str(folder)
+    ]
+
+
 def test_many_transcripts_come_in_several_answers(t: Transcript, monkeypatch: Any) -> None:
     monkeypatch.setattr(survey, "BATCH", 2)
     for n in range(5):
