@@ -301,7 +301,7 @@ atexit.register(print, "noise at exit", flush=True)
 done = []
 
 def hook(event, args):
-    if event == "os.scandir" and args and args[0] == "/proc" and not done:  # the server looks for strays: it is up
+    if event == "os.listdir" and args[0] == "/proc" and not done:  # the server looks for strays: it is up
         done.append(event)
         print("noise in the middle", flush=True)
         os.write(1, b"noise on the descriptor\\n")
