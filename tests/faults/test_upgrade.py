@@ -25,7 +25,9 @@ COMMITS: Final = Path(__file__).with_name("versions_before").read_text().splitli
 NEWEST, *OLDER = (line.split()[0] for line in COMMITS)
 BEFORE: Final = (NEWEST, *(pytest.param(one, marks=pytest.mark.long) for one in OLDER))
 COUNT: Final = 600
-TURN: Final = script(f"repeat {COUNT}x10ms w{{n}}.", "bash echo from-the-tool", "text The end.")
+# It lasts until the next daemon may start, however long the installation takes.
+TOOL: Final = "while [ ! -e go ]; do sleep 0.05; done; echo from-the-tool"
+TURN: Final = script(f"repeat {COUNT}x10ms w{{n}}.", f"bash {TOOL}", "text The end.")
 ASKING: Final = script("text May I?", "bash mkdir made", "text Thank you.")
 HANGING: Final = script("text I begin.", "hang", "text Never.")
 WHOLE: Final = [f"w{n}" for n in range(1, COUNT + 1)]
@@ -107,6 +109,7 @@ async def test_previous_version_fronts_and_worker_continue_after_upgrade(
 
     installed.upgrade()
     await stack.end_daemon(number)  # the fronts start the next one
+    (stack.work / "go").touch()
     assert (await asking.answer(running))["stopReason"] == "end_turn"
     assert (await asking.answer(waiting))["stopReason"] == "end_turn"
     assert installed.runs(stack.daemon_pid())
