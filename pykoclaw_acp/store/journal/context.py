@@ -18,11 +18,11 @@ from pykoclaw_acp.store.sql import CLIENT, DONE, UNFINISHED
 from pykoclaw_acp.store.units import Statement, Unit
 
 _ENDS: Final = (
-    "SELECT turn_id, last_uuid, stop_reason = 'end_turn', COALESCE(first_seq, 0),"  # noqa: S608
-    # Soon after it: there is no index of `taken_by`.
-    " (SELECT json_group_array(x.turn_id) FROM acp_turns x WHERE x.acp_session_id ="
-    " acp_turns.acp_session_id AND x.position BETWEEN acp_turns.position + 1 AND acp_turns.position + 200"
-    " AND x.taken_by = acp_turns.turn_id) FROM acp_turns"
+    # What they have taken up stands soon after them: there is no index of `taken_by`.
+    "SELECT n.turn_id, n.last_uuid, n.well, n.first, (SELECT json_group_array(x.turn_id) FROM acp_turns x"  # noqa: S608
+    " WHERE x.acp_session_id = n.acp_session_id AND x.position BETWEEN n.position + 1 AND n.position + 200"
+    " AND x.taken_by = n.turn_id) FROM (SELECT turn_id, last_uuid, stop_reason = 'end_turn' AS well,"
+    " COALESCE(first_seq, 0) AS first, acp_session_id, position, created_at FROM acp_turns"
     " WHERE acp_session_id = ? AND claude_session_id = ?"
     f" AND state = {DONE} AND origin = {CLIENT} AND last_uuid IS NOT NULL AND taken_by IS NULL"
     " AND rewound_at IS NULL AND lost_at IS NULL"
@@ -31,7 +31,8 @@ _ENDS: Final = (
     # A prompt that a hook has stopped is in no transcript, and has the last entry of the turn before.
     " AND (position IS NULL OR position IN"
     " (SELECT MIN(position) FROM acp_turns WHERE acp_session_id = ? GROUP BY last_uuid))"
-    " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT ?"
+    " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT ?) AS n"
+    " ORDER BY COALESCE(n.position, 0) DESC, n.created_at DESC"
 )
 _LOSE: Final = "UPDATE acp_turns SET lost_at = ? WHERE turn_id = ? AND lost_at IS NULL"
 _LOSE_ALL: Final = (
