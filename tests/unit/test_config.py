@@ -457,7 +457,7 @@ def test_unread_file_is_named_with_reason(empty_home: Path, tmp_path: Path) -> N
     assert dotenv.why_unread() == f"{at_home} is not read: it is not a file"
 
 
-def test_env_that_cannot_be_looked_at_is_left_alone(
+def test_unseeable_env_is_left_alone(
     empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who reads it says why."""
