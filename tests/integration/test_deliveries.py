@@ -11,14 +11,16 @@ import pytest
 
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.deliveries import LONGEST
+from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.databases import on_writer
 from tests.integration.delivering import attached, delivering, name
+from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.queueing import enqueue, execute, fetch, status
-from tests.integration.rig import Client, hanging, rig
+from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually, within
 
 
@@ -89,15 +91,21 @@ async def test_delivery_comes_between_running_turn_and_next(tmp_path: Path, path
         assert client.text.count("news") == 1
 
 
+async def waiting(r: Rig, path: Path) -> tuple[Session, Client, MemoryChannel, str]:
+    """A delivery that waits for a turn that Claude began: session, client, worker, its id."""
+    session, client = await attached(r)
+    await r.run(session, "say 1")
+    channel = r.launcher.launched[0]
+    channel.say(channel.started("own", background=True), channel.event("own", "By the way"))
+    await eventually(lambda: "By the way" in client.text)
+    delivery = enqueue(path, name(session), "news")
+    assert not await within(lambda: status(path, delivery) != "pending", 1)
+    return session, client, channel, delivery
+
+
 async def test_delivery_waits_for_turn_that_claude_began(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, delivering(r):
-        session, client = await attached(r)
-        await r.run(session, "say 1")
-        channel = r.launcher.launched[0]
-        channel.say(channel.started("own", background=True), channel.event("own", "By the way"))
-        await eventually(lambda: "By the way" in client.text)
-        delivery = enqueue(path, name(session), "news")
-        assert not await within(lambda: status(path, delivery) != "pending", 1)
+        _, client, channel, _ = await waiting(r, path)
         channel.say(channel.ended("own"))
         await eventually(lambda: "news" in client.text)
 
@@ -105,13 +113,7 @@ async def test_delivery_waits_for_turn_that_claude_began(tmp_path: Path, path: P
 async def test_prompt_does_not_wait_with_delivery(tmp_path: Path, path: Path) -> None:
     """For a turn that Claude began, which may last as long as a person does not answer."""
     async with rig(tmp_path) as r, delivering(r):
-        session, client = await attached(r)
-        await r.run(session, "say 1")
-        channel = r.launcher.launched[0]
-        channel.say(channel.started("own", background=True), channel.event("own", "By the way"))
-        await eventually(lambda: "By the way" in client.text)
-        delivery = enqueue(path, name(session), "news")
-        assert not await within(lambda: status(path, delivery) != "pending", 1)
+        session, client, channel, delivery = await waiting(r, path)
         turn = await r.prompt(session, "say 2")
         await eventually(lambda: len(channel.prompts) == 2)
         assert status(path, delivery) == "pending"
