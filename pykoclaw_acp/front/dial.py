@@ -25,7 +25,7 @@ TEMPORARY: Final = 75  # EX_TEMPFAIL of sysexits.h: another server owns the data
 UNUSABLE: Final = 78  # EX_CONFIG: among others, the database that was there is missing
 FIRST_PAUSE: Final = 0.02  # s between two attempts; doubles
 LONGEST_PAUSE: Final = 1.0  # s
-BESIDE_PAUSE: Final = 2.0  # s; what takes longer than a refusal has a limit of its own
+BESIDE_PAUSE: Final = 15.0  # s; above a daemon's wait for a lock; a migration has its own limit
 LOCK_PAUSE: Final = 0.03  # s; another process is starting the daemon
 MAX_START_ATTEMPTS: Final = 4  # of the first daemon, if it dies without a word
 # of the first daemon, if a server has the data directory that is not in sight: as after the lock's
