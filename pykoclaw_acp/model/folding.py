@@ -14,10 +14,13 @@ import msgspec
 from pykoclaw_acp.model import synthetic_calls
 from pykoclaw_acp.model.events import (
     WHY,
+    ConfigChanged,
     Event,
+    ModeChanged,
     Plan,
     Text,
     Thinking,
+    TitleChanged,
     ToolEnded,
     ToolProgressed,
     ToolStarted,
@@ -33,6 +36,8 @@ OF_TURN: Final = frozenset({USAGE, PLAN})
 PART: Final = 960 * 1024  # bytes of text as JSON in one part; a client's line stays below 1 MiB
 
 MessagePiece = Text | Thinking
+Aside = Usage | TitleChanged | ModeChanged | ConfigChanged
+"""Events between two parts of a message, which end none."""
 
 
 def message(event: Event | None) -> tuple[type[MessagePiece], str] | None:

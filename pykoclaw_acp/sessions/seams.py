@@ -10,7 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace as replaced
 
-from pykoclaw_acp.model.events import ConfigChanged, Failure, ModeChanged, Text, TitleChanged, Usage
+from pykoclaw_acp.model.events import Failure, Text
+from pykoclaw_acp.model.folding import Aside
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.markdown import Blocks
 from pykoclaw_acp.model.seams import Left, Seam, read
@@ -18,7 +19,6 @@ from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.tasks import Pace, in_pieces
 
 _PIECE: Final = 2000  # characters of text that are gone through in one step
-_ASIDE = Usage | TitleChanged | ModeChanged | ConfigChanged  # they end no message
 
 
 async def left_at(log: SessionLog, seq: int, *, lacks_block: bool = False) -> Left:
@@ -58,7 +58,7 @@ class SeamInserter:
     def follow(self, logged: Logged) -> tuple[str, Logged]:
         """The next event, as it is delivered, and text to be inserted before it."""
         event, before = logged.event, ""
-        if isinstance(event, _ASIDE):
+        if isinstance(event, Aside):
             return before, logged
         seam = self._seam
         if seam is not None and (

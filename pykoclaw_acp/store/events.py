@@ -34,7 +34,7 @@ from pykoclaw_acp.store.condition import StoreDamaged
 from pykoclaw_acp.store.database import Database, NewEvent
 from pykoclaw_acp.store.folding import rest
 from pykoclaw_acp.store.logs import of_turn
-from pykoclaw_acp.store.sql import LOG_KEY, kind, kinds
+from pykoclaw_acp.store.sql import LOG_KEY, kind, kinds, tag
 from pykoclaw_acp.tasks import in_pieces
 from pykoclaw_acp.translation.tools import asked_input
 
@@ -82,7 +82,7 @@ _NEXT_PLAN: Final = (  # and what may begin a turn
     f" AND (kind IN {kinds(Plan, UserMessage)}"
     f" OR (kind = {kind(Text)} AND INSTR(payload, '{WHY}\"') > 0)) ORDER BY seq LIMIT 4"
 )
-_KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
+_KINDS = {kind: tag(kind) for kind in Event.__args__}
 
 log: Final = structlog.get_logger()
 

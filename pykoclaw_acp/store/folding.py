@@ -17,6 +17,7 @@ import msgspec
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, decode, encode
 from pykoclaw_acp.model.folding import PART, MessagePiece
+from pykoclaw_acp.store.sql import tag
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.undecodable import tolerant
 
@@ -24,6 +25,7 @@ _COLUMNS = "first_seq, seq, turn, kind, epoch, frame, source_uuid, cuts, payload
 _SELECT = f"SELECT {_COLUMNS} FROM acp_log WHERE log_key = ? AND seq >= ? AND seq <= ? ORDER BY seq"  # noqa: S608
 _SELECT_NEXT = f"SELECT {_COLUMNS} FROM acp_log WHERE log_key = ? AND seq >= ? ORDER BY seq LIMIT 2"  # noqa: S608
 _DELETE = "DELETE FROM acp_log WHERE log_key = ? AND seq >= ? AND seq <= ?"
+_PIECES = tuple(map(tag, MessagePiece.__args__))
 INSERT = f"INSERT INTO acp_log (log_key, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 
 
@@ -154,7 +156,7 @@ def _without_replaced(
 def _cover(gone: LogRow, row: LogRow) -> LogRow:
     """`row`, extended to cover the deleted row before it."""
     cuts = row.cuts
-    if row.kind in ("text", "thinking"):
+    if row.kind in _PIECES:
         # The piece's own length is not needed: nothing comes after it.
         cuts = _cuts([*[0] * (gone.seq - gone.first + 1), *(_lengths(row) or [0])])
     frame = (row.epoch, row.frame) if row.frame is not None else (gone.epoch, gone.frame)

@@ -143,7 +143,7 @@ async def fork(database: Database, fork: Fork, clock: int) -> None:
     await database.commit(Unit(statements=(Statement(_BEGIN, begin, rows=1),)))
     crash_points.reached("fork_begun")
     for table in _tables(fork):
-        await _copy(database, table)
+        await copy_rows(database, table)
     statements = tuple(_show(fork))
     said = events.rows(own, None, fork.said)
     await database.commit(Unit(statements, said, durable=True))
@@ -192,7 +192,7 @@ def _tables(fork: Fork) -> Iterator[_CopiedTable]:
     )  # fmt: skip
 
 
-async def _copy(database: Database, table: _CopiedTable) -> None:
+async def copy_rows(database: Database, table: _CopiedTable) -> None:
     """Copy the rows of a table in pieces, so that others can write between them."""
     pieces, after = Pieces(), table.first
     while rows := await database.read(table.left, table.of_left(after, pieces.rows)):

@@ -16,10 +16,11 @@ from pykoclaw_acp.model.events import (
     UserMessage,
     decode,
 )
+from pykoclaw_acp.model.folding import PLAN
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.store import conversion, open_calls
 from pykoclaw_acp.store.database import Database
-from pykoclaw_acp.store.sql import LOG_KEY, kind
+from pykoclaw_acp.store.sql import LOG_KEY, kind, tag
 
 MAX_SEQ: Final = (1 << 63) - 1
 HEAD: Final = 74  # characters of a message's row: its kind, and the first 36 of its id
@@ -73,8 +74,7 @@ async def in_effect(database: Database, session_id: str, upto: int) -> list[Logg
     """The newest events up to this place that still hold there."""
     rows: list[tuple[Any, ...]] = [*await open_calls.find(database, session_id, upto)]
     for one in (Plan, TitleChanged):
-        tag = one.__struct_config__.tag
-        rows = [*rows, *await database.read(_NEWEST, (session_id, upto, tag) * 2)]
+        rows = [*rows, *await database.read(_NEWEST, (session_id, upto, tag(one)) * 2)]
     return holding([_logged(*row) for row in sorted(rows, key=itemgetter(0))])
 
 
@@ -92,16 +92,16 @@ def holding(events: Sequence[Logged]) -> list[Logged]:
                 held.pop(f"tool {one.event.tool_call_id}", None)
                 held.pop(f"shown {one.event.tool_call_id}", None)
             case Plan():
-                held["plan"] = one
+                held[PLAN] = one
             case TitleChanged():
                 held["title"] = one
-    plan = held.get("plan")
+    plan = held.get(PLAN)
     if (
         plan is not None
         and isinstance(plan.event, Plan)
         and all(entry.status == "completed" for entry in plan.event.entries)
     ):
-        del held["plan"]
+        del held[PLAN]
     return sorted(held.values(), key=lambda one: one.seq)
 
 

@@ -62,8 +62,8 @@ _BEGIN: Final = (
     " WHERE turn_id = ? AND first_seq IS NULL"
 )
 _BEFORE_RUN: Final = (
-    "SELECT seq FROM acp_log"
-    " WHERE log_key = ? AND kind NOT IN ('text', 'thinking') ORDER BY seq DESC LIMIT 1"
+    "SELECT seq FROM acp_log"  # noqa: S608  constant
+    f" WHERE log_key = ? AND kind NOT IN {kinds(*MessagePiece.__args__)} ORDER BY seq DESC LIMIT 1"
 )
 _END_OF_LOG: Final = (
     "SELECT e.seq, e.first_seq, e.payload, t.turn_id FROM acp_log e"

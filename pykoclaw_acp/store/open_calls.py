@@ -10,7 +10,7 @@ from typing import Final
 from pykoclaw_acp.model.events import ToolEnded, ToolProgressed, ToolStarted
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.readers import Rows
-from pykoclaw_acp.store.sql import LOG_KEY, kinds, places
+from pykoclaw_acp.store.sql import LOG_KEY, kinds, places, tag
 
 _Row = tuple[int, int, str]
 """`seq`, whether it was imported, and the payload."""
@@ -50,11 +50,11 @@ def _find(rows: Rows, session_id: str, upto: int) -> list[_Row]:
             if named is None or named[1] in over:
                 continue
             call = named[1]
-            if kind == ToolProgressed.__struct_config__.tag:
+            if kind == tag(ToolProgressed):
                 shown.setdefault(call, seq)
                 continue
             over.add(call)
-            if kind == ToolStarted.__struct_config__.tag:
+            if kind == tag(ToolStarted):
                 found += [seq, *([shown[call]] if call in shown else [])]
         below = page[-1][0]
     found.sort()

@@ -7,17 +7,17 @@ from itertools import islice
 from typing import Any, Final
 
 from pykoclaw_acp.model.events import Text, decode
+from pykoclaw_acp.model.folding import Aside
 from pykoclaw_acp.model.seams import CutMessage
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.folding import lengths
-from pykoclaw_acp.store.sql import CLIENT, LOG_KEY, UNFINISHED
+from pykoclaw_acp.store.sql import CLIENT, LOG_KEY, UNFINISHED, tag
 
 PAGE: Final = 5000  # rows
 # Characters of the message; the beginning of a longer one is not looked at
 MOST: Final = 1024 * 1024
 LATE: Final = 120_000  # ms after a turn has ended; then nobody waits for its end any more
-# They say nothing between two parts of a message.
-_ASIDE: Final = ("usage", "title_changed", "mode_changed", "config_changed")
+_ASIDE: Final = tuple(map(tag, Aside.__args__))
 _COLUMNS: Final = "first_seq, seq, turn, kind, cuts, payload"
 _AT: Final = (
     f"SELECT {_COLUMNS} FROM acp_log WHERE log_key = {LOG_KEY} AND seq >= ? ORDER BY seq LIMIT 1"  # noqa: S608
@@ -69,7 +69,7 @@ class _Message:
         for first, last, turn, kind, cuts, payload in rows:
             if kind in _ASIDE:
                 continue
-            event = decode(payload) if kind == "text" else None
+            event = decode(payload) if kind == tag(Text) else None
             if not isinstance(event, Text) or event.note:
                 return False
             if self.message_id not in (None, event.message_id):

@@ -32,14 +32,19 @@ def places(values: Collection[object]) -> str:
     return f"({', '.join('?' * len(values))})"
 
 
+def tag(event: type[Event]) -> str:
+    """The kind of these events, as rows have it."""
+    return str(event.__struct_config__.tag)
+
+
 def kind(event: type[Event]) -> str:
-    """The kind of these events."""
-    return f"'{event.__struct_config__.tag}'"
+    """The kind of these events, as a literal."""
+    return f"'{tag(event)}'"
 
 
 def kinds(*events: type[Event]) -> str:
     """The kinds of all these events, as the right side of IN; an index has them in its own order."""
-    return literals([str(event.__struct_config__.tag) for event in events])
+    return literals([tag(event) for event in events])
 
 
 UNFINISHED: Final = literals(turns.UNFINISHED)  # as in the index acp_turns_unfinished

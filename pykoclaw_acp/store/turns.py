@@ -8,8 +8,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from pykoclaw_acp.model.events import TitleChanged, UserMessage
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnOrigin, TurnState
+from pykoclaw_acp.store import sql
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.readers import Rows, unless_damaged
 from pykoclaw_acp.store.sessions import now_ms
@@ -22,15 +24,16 @@ _POSITION: Final = (
 )
 # Turns that ended before there were positions have none, and come before all others.
 NEWEST_FIRST: Final = "COALESCE(position, 0) DESC, created_at DESC, turn_id DESC"
+_NOT_CLAUDE: Final = sql.kinds(UserMessage, TitleChanged)  # a turn that did nothing may have these
 # Whether the log has nothing of a turn, and whether it has something that Claude did.
 _LOGGED: Final = (
-    "SELECT t.first_seq IS NULL AND t.taken_by IS NULL"
+    "SELECT t.first_seq IS NULL AND t.taken_by IS NULL"  # noqa: S608  constant
     " AND NOT EXISTS (SELECT 1 FROM acp_events e WHERE e.turn_id = t.turn_id),"
     " EXISTS (SELECT 1 FROM acp_events e"
-    " WHERE e.turn_id = t.turn_id AND e.kind NOT IN ('user_message', 'title_changed'))"
+    f" WHERE e.turn_id = t.turn_id AND e.kind NOT IN {_NOT_CLAUDE})"
     " OR EXISTS (SELECT 1 FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
     " WHERE s.acp_session_id = t.acp_session_id AND e.seq >= t.first_seq AND e.turn = t.position"
-    " AND e.kind NOT IN ('user_message', 'title_changed'))"
+    f" AND e.kind NOT IN {_NOT_CLAUDE})"
     " FROM acp_turns t WHERE t.turn_id = ?"
 )
 _UNSEEN: Final = (False, True)  # where that cannot be looked at it may have

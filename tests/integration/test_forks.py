@@ -149,7 +149,7 @@ async def test_request_of_lost_caller_makes_one_fork(
 ) -> None:
     """Its connection broke while the session was copied."""
     copies, is_copied = asyncio.Event(), asyncio.Event()
-    copy = forking._copy  # noqa: SLF001
+    copy = forking.copy_rows
 
     async def slow(*given: Any) -> None:
         copies.set()
@@ -159,7 +159,7 @@ async def test_request_of_lost_caller_makes_one_fork(
     async with rig(tmp_path) as r:
         source = await r.session()
         await r.run(source, "say 1")
-        monkeypatch.setattr(forking, "_copy", slow)
+        monkeypatch.setattr(forking, "copy_rows", slow)
         lost = asyncio.create_task(fork(r, source, request_key="f:1"))
         await copies.wait()
         lost.cancel()
@@ -266,7 +266,7 @@ async def test_fork_that_fails_says_so_at_once(
         raise StoreUnavailable(DatabaseState.BLOCKED, "The disk is full.")
 
     cleared = asyncio.Event()
-    monkeypatch.setattr(forking, "_copy", full)
+    monkeypatch.setattr(forking, "copy_rows", full)
     monkeypatch.setattr(deletion, "give_up", lambda *_: cleared.wait())
     async with rig(tmp_path) as r:
         source = await r.session()

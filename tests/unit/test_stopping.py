@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import pytest
@@ -42,7 +43,9 @@ def test_refusal_inside_a_session_names_no_way_round(
         raise error
 
     monkeypatch.setattr(stopping, "ask", ask)
-    monkeypatch.setattr(places, "lock_holder", lambda _: (123, "/s"))
+    pid = os.getpid()  # one that has not ended
+    monkeypatch.setattr(places, "lock_holder", lambda _: (pid, "/s"))
+    monkeypatch.setattr(stopping, "GONE_WAIT", 0.0)
     with pytest.raises(CommandFailed) as told:
-        stopping._stop_workers(123)  # noqa: SLF001
-    assert ("kill 123" in str(told.value)) == (kind != ErrorKind.NESTED_CALLER)
+        stopping.stop()
+    assert (f"kill {pid}" in str(told.value)) == (kind != ErrorKind.NESTED_CALLER)
