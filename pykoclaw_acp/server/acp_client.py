@@ -269,6 +269,10 @@ class AcpClient:
             await self.peer.notify(update_line(session_id, call))
         return await self._requests.ask(session_id, request, self.subscriber.traits)
 
+    async def repeat_request(self, ask_id: str) -> None:
+        """Send it under the same ids: one answer serves both."""
+        await self.requests.repeat(ask_id)
+
     def close_request(self, ask_id: str, decision: Decision | None = None) -> None:  # noqa: ARG002
         """The request's outcome is in the database."""
         self.requests.acknowledge_answer(ask_id)

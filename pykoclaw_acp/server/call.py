@@ -10,7 +10,7 @@ from typing import Any
 from pykoclaw_acp.server.acp_client import AcpClient
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.peer import ClientLine
-from pykoclaw_acp.sessions.opening import FollowUp
+from pykoclaw_acp.sessions.follow_ups import FollowUp
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.subscriber import Subscriber
 

@@ -122,6 +122,9 @@ class CommandClient:
             with contextlib.suppress(ConnectionError):
                 await self._peer.notify(encode_notification(SETTLED, settled))
 
+    async def repeat_request(self, ask_id: str) -> None:
+        """Nothing to say: it resumes nothing."""
+
     def close_request(self, ask_id: str, decision: Decision | None = None) -> None:
         """Note how it was settled: whoever was asked is told when the asking ends."""
         if ask_id in self._asked:

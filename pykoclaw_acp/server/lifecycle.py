@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -68,11 +66,9 @@ async def resume(call: Call, params: ResumeSessionParams) -> OpenedState:
     """
     after, again = _cursor(params), call.line.sent_at is not None
     options = options_of(params, params.mcp_servers or [])
-    subscriptions, session_id = call.subscriber.subscriptions, params.session_id
-    before = subscriptions.get(session_id)
-    opened = await opening.resume(call.subscriber, session_id, options, after=after, again=again)
-    if subscriptions.get(session_id) is before:  # else the client is asked as one that comes
-        opened.follow_ups.append(partial(_ask_again, call, session_id))
+    opened = await opening.resume(
+        call.subscriber, params.session_id, options, after=after, again=again
+    )
     return state_of(call, opened)
 
 
@@ -83,14 +79,6 @@ async def close(call: Call, params: SessionParams) -> Empty:
     session = await call.sessions.get(params.session_id)
     await call.sessions.close(session, call.client)
     return Empty()
-
-
-async def _ask_again(call: Call, session_id: str) -> None:
-    """Repeat what a client has not answered that may have lost its view of the session."""
-    await asyncio.sleep(call.subscriber.traits.catch_up_pause)
-    session = await call.sessions.find(session_id)
-    for ask_id in () if session is None else session.permissions.pending_ids:
-        await call.client.requests.repeat(ask_id)
 
 
 def options_of(

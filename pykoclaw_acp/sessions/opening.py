@@ -4,12 +4,10 @@ worker is started for what the client will ask.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
@@ -19,19 +17,17 @@ from pykoclaw_acp.model.choices import Selection
 from pykoclaw_acp.model.log import TurnsPlace
 from pykoclaw_acp.model.seams import Left
 from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
-from pykoclaw_acp.sessions import closing, directories
+from pykoclaw_acp.sessions import closing, directories, follow_ups
 from pykoclaw_acp.sessions.adopting import has_moved
+from pykoclaw_acp.sessions.follow_ups import FollowUp
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.seams import SeamInserter, left_at
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
-from pykoclaw_acp.sessions.subscription import Subscription
 
 AFTER: Final = "pykoclaw.dev/after"
 # s; for a client's place in the session to be kept, if the database takes it
 PLACE_WAIT: Final = 0.2
-
-FollowUp = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,7 @@ async def create(
     )
     await _set(sessions, session, options)
     subscriber.subscription(session, session.id)
-    start_early = partial(_start_early, subscriber, session)
+    start_early = partial(follow_ups.start_early, subscriber, session)
     return await _opened(subscriber, session, session.id, start_early)
 
 
@@ -135,7 +131,9 @@ async def load(
     if subscription.cursor < end and not subscriber.is_subscribed(session_id):
         await sessions.get(session_id)  # refused if it was deleted
         raise InvalidRequest(closing.CUT_SHORT)
-    more: list[FollowUp] = [] if again else [partial(_start_early, subscriber, session, soon=True)]
+    more: list[FollowUp] = []
+    if not again:
+        more.append(partial(follow_ups.start_early, subscriber, session, soon=True))
     if left is not None:
         more.append(partial(_show_again, subscriber, session, session_id, left))
     return replace(await _opened(subscriber, session, session_id, *more), place=place)
@@ -155,7 +153,7 @@ async def resume(
     or one of its name that has ended.
     """
     session = await _reopen(subscriber, session_id, options)
-    follow_ups: list[FollowUp] = []
+    more: list[FollowUp] = []
     before = subscriber.subscriptions.get(session_id)
     is_subscribed = subscriber.is_subscribed(session_id)
     if again and is_subscribed:
@@ -176,18 +174,19 @@ async def resume(
         certain = subscriber.certain(session, before)
         if certain < before.cursor:
             left = await left_at(session.log, certain)
-            follow_ups = _go_on(subscriber, session, session_id, left)
+            more = _go_on(subscriber, session, session_id, left)
     else:
-        follow_ups = _go_on(
-            subscriber, session, session_id, await _left(subscriber, session, session_id)
-        )
+        left = await _left(subscriber, session, session_id)
+        more = _go_on(subscriber, session, session_id, left)
     if not again:
-        follow_ups.append(partial(_start_early, subscriber, session, soon=True))
+        more.append(partial(follow_ups.start_early, subscriber, session, soon=True))
     subscription = subscriber.subscriptions[session_id]
     if subscription is not before:
         subscription.hold_back()
+    else:  # it is not asked as a client that comes
+        more.append(partial(follow_ups.repeat_requests, subscriber, session_id))
     try:
-        return await _opened(subscriber, session, session_id, *follow_ups)
+        return await _opened(subscriber, session, session_id, *more)
     except BaseException:
         subscription.answered.set()
         raise
@@ -258,7 +257,7 @@ def _go_on(subscriber: Subscriber, session: Session, session_id: str, left: Left
     subscription = subscriber.subscribe(session, session_id, left.seq, hold=hold, opens=True)
     ends = missed and subscriber.traits.ends_lines
     subscription.inserter, subscription.left = SeamInserter(seam, ends_line=ends), left
-    return [partial(_end_line, session, subscription)] if ends else []
+    return [partial(follow_ups.end_line, session, subscription)] if ends else []
 
 
 async def _show_again(
@@ -304,45 +303,13 @@ async def _set(sessions: Sessions, session: Session, options: OpenOptions) -> No
 
 
 async def _opened(
-    subscriber: Subscriber, session: Session, session_id: str, *follow_ups: FollowUp
+    subscriber: Subscriber, session: Session, session_id: str, *more: FollowUp
 ) -> OpenedSession:
     await subscriber.sessions.confirmations.written(PLACE_WAIT)
     selection = await session.choosing.selection()
-    show = partial(_show_commands, subscriber, session, session_id)
-    first: list[FollowUp] = [partial(_warm, subscriber)]
+    show = partial(follow_ups.show_commands, subscriber, session, session_id)
+    first: list[FollowUp] = [partial(follow_ups.warm, subscriber)]
     if (subscription := subscriber.subscriptions.get(session_id)) is not None:
         subscription.opened_at, subscription.certain = time.monotonic(), session.last_seq
-        first.append(partial(_begin, subscription))
-    return OpenedSession(session_id, selection, [*first, *follow_ups, show])
-
-
-async def _begin(subscription: Subscription) -> None:
-    subscription.answered.set()
-
-
-async def _warm(subscriber: Subscriber) -> None:
-    """A prompt is likely to follow; after the answer, since to start a process takes some
-    milliseconds.
-    """
-    subscriber.sessions.workers.warm()
-
-
-async def _start_early(subscriber: Subscriber, session: Session, *, soon: bool = False) -> None:
-    early = subscriber.sessions.early
-    if early is not None and not subscriber.traits.keeps_spares:
-        (early.begin_soon if soon else early.begin)(session)
-
-
-async def _end_line(session: Session, subscription: Subscription) -> None:
-    """End the text of a turn that the client did not ask for, and whose end it does not see."""
-    await session.idle()
-    await subscription.reached(session.last_seq)
-    if subscription.alive and not session.busy:
-        await subscription.end_line()
-
-
-async def _show_commands(subscriber: Subscriber, session: Session, session_id: str) -> None:
-    await asyncio.sleep(subscriber.traits.commands_pause)
-    commands = await session.choosing.commands()
-    if commands and subscriber.is_subscribed(session_id):
-        await subscriber.client.offer(session_id, commands)
+        first.append(partial(follow_ups.begin, subscription))
+    return OpenedSession(session_id, selection, [*first, *more, show])

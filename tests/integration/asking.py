@@ -61,6 +61,7 @@ class Person(Client):
         self.forms = forms
         self.pages = pages
         self.asked: list[PermissionRequest] = []
+        self.repeated: list[str] = []
         self.withdrawn: list[str] = []
         self.told: list[str] = []
         self.decided: dict[str, Decision | None] = {}
@@ -76,6 +77,10 @@ class Person(Client):
         except asyncio.CancelledError:
             self.withdrawn.append(request.ask_id)
             raise
+
+    async def repeat_request(self, ask_id: str) -> None:
+        if ask_id in self.unanswered:
+            self.repeated.append(ask_id)
 
     def close_request(self, ask_id: str, decision: Decision | None = None) -> None:
         self.told.append(ask_id)

@@ -86,6 +86,9 @@ class Client:
     def stop_updates(self, session_id: str) -> None:
         pass
 
+    async def repeat_request(self, ask_id: str) -> None:
+        pass
+
     def close_request(self, ask_id: str, decision: Decision | None = None) -> None:
         pass
 

@@ -44,6 +44,9 @@ class Client(Protocol):
     def cancels_when_absent(self) -> bool:
         """Whether it cancels a permission request because nobody is there to see it."""
 
+    async def repeat_request(self, ask_id: str) -> None:
+        """Show once more what the client has not answered of a request that it was asked."""
+
     def close_request(self, ask_id: str, decision: Decision | None = None) -> None:
         """Close a request, which is settled in the database; also called on the client that
         answered. `decision`: how; None if it was withdrawn, or this client is asked no more.
