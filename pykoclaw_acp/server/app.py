@@ -9,6 +9,7 @@ import contextlib
 import gc
 import os
 import shutil
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -42,7 +43,6 @@ from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.cursor_retention import CursorAges
 from pykoclaw_acp.sessions.early_starts import EarlyStarts
 from pykoclaw_acp.sessions.forking import Forks
-from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.sessions.scheduler import Scheduler
@@ -71,27 +71,45 @@ STOP_GRACE: Final = 5.0  # s; for a worker that is stopped while the server goes
 log: Final = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class TakenData:
+    """A data directory that this server has taken. `spare`: directories for a copy of the database."""
+
+    lock: DataLock
+    spare: list[Path]
+    database: Database
+    launcher: Launcher
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
+class WiredParts:
+    """What runs sessions on a data directory."""
+
+    journal: HintingJournal
+    statements: PluginStatements
+    transcripts: ImportedTranscripts
+    sessions: Sessions
+    pool: WorkerPool
+
+
 class App:
     """A running server, without its connections."""
 
-    def __init__(
-        self, settings: Settings, lock: DataLock, database: Database, sessions: Sessions, pool: WorkerPool, *,
-        journal: HintingJournal, statements: PluginStatements, transcripts: ImportedTranscripts,
-        identity: Identity, launcher: Launcher,
-    ) -> None:  # fmt: skip
+    def __init__(self, settings: Settings, taken: TakenData, parts: WiredParts) -> None:
         self.settings = settings
-        self.sessions = sessions
-        self.pool = pool
-        self.database = database
+        self.sessions = sessions = parts.sessions
+        self.pool = parts.pool
+        self.database = database = taken.database
         self.ages = CursorAges(sessions, SessionJournal(database))
         self.pruner = Pruner(sessions, SessionJournal(database), settings.prune_after)
-        self.lock = lock
-        self._statements = statements
-        self._transcripts = transcripts
-        self._finder = _find_transcripts(settings, journal, transcripts)
+        self.lock = taken.lock
+        self._statements = parts.statements
+        self._transcripts = parts.transcripts
+        self._finder = _find_transcripts(settings, parts.journal, parts.transcripts)
         sessions.catalogue.transcripts = self._finder
-        self.identity = identity
-        self.launcher = launcher
+        self.identity = taken.identity
+        self.launcher = taken.launcher
         self.conversion = Conversion(
             database, lambda: not any(session.busy for session in sessions.live.values())
         )
@@ -102,7 +120,7 @@ class App:
             Scheduler(store, self.runs, self._find_other) if settings.scheduler == "on" else None
         )
         self._side_tasks = SideTasks(
-            settings, database, journal, sessions, conversion=self.conversion, runs=self.runs
+            settings, database, parts.journal, sessions, conversion=self.conversion, runs=self.runs
         )
 
     @classmethod
@@ -119,52 +137,21 @@ class App:
         crash_points.arm(settings.crash_points)
         daemon_environment = settings.daemon_environment(own_variables())
         async with contextlib.AsyncExitStack() as undo:
-            undo.enter_context(data_directory.readable(settings.data / DATABASE))
-            lock, spare = data_directory.take(settings, places, undo, resident=resident)
-            database = await data_directory.open_database(settings, spare, undo)
-            launcher = LocalLauncher(
-                Path(places.directory), Path(places.state), resident=resident, begun=begun
-            )
-            undo.push_async_callback(launcher.close)
-            with contextlib.suppress(OSError, LaunchFailed):  # the first launch says why
-                await launcher.warm()  # it imports the SDK while this process goes on starting
-            identity = await settle(database, places, launcher.whereabouts)
-            undo.callback(identity.release)
-            found = await _recover(
-                database, identity, launcher, places, spare,
-                resident=resident, usage_limit=settings.usage_limit,
-            )  # fmt: skip
-            statements = PluginStatements(database)
-            journal = HintingJournal(database)
-            roots = Roots(accounts=daemon_environment.accounts)
-            transcripts = ImportedTranscripts(
-                journal, accounts=daemon_environment.configuration, roots=roots
-            )
-            sessions, pool = _wire(
-                settings, database, launcher, identity,
-                journal=journal, statements=statements, transcripts=transcripts,
-                daemon_environment=daemon_environment, resident=resident,
-            )  # fmt: skip
-            sessions.know_aliases(await conversations.aliases(database))
-            sessions.awaits_recovery = found is None
-            if found is not None:
-                await hand_over(found, sessions, pool, database)
+            taken = await _take(settings, places, undo, resident=resident, begun=begun)
+            found = await _recover(settings, places, taken, resident=resident)
+            parts = _wire(settings, taken, daemon_environment, resident=resident)
+            await _go_on(found, parts, taken.database)
             undo.pop_all()
         gc.freeze()  # exclude start-up objects from GC: each look through them costs 20 ms
         gc.enable()
-        state = database.condition.state
         log.info(
             "Server ready",
             action="server_ready",
             data=str(settings.data),
             pid=os.getpid(),
-            store=state,
+            store=taken.database.condition.state,
         )
-        return cls(
-            settings, lock, database, sessions, pool,
-            journal=journal, statements=statements, transcripts=transcripts,
-            identity=identity, launcher=launcher,
-        )  # fmt: skip
+        return cls(settings, taken, parts)
 
     def owns_process(self, cookie: str) -> bool:
         """Whether a process with this cookie was started by a worker of this server."""
@@ -229,19 +216,34 @@ class App:
         await self.database.close()
 
 
+async def _take(
+    settings: Settings, places: Places, undo: contextlib.AsyncExitStack, *, resident: bool,
+    begun: StartingForkServer | None,
+) -> TakenData:  # fmt: skip
+    """Take the data directory's lock, open the database, find out which instance it is."""
+    undo.enter_context(data_directory.readable(settings.data / DATABASE))
+    lock, spare = data_directory.take(settings, places, undo, resident=resident)
+    database = await data_directory.open_database(settings, spare, undo)
+    launcher = LocalLauncher(
+        Path(places.directory), Path(places.state), resident=resident, begun=begun
+    )
+    undo.push_async_callback(launcher.close)
+    with contextlib.suppress(OSError, LaunchFailed):  # the first launch says why
+        await launcher.warm()  # it imports the SDK while this process goes on starting
+    identity = await settle(database, places, launcher.whereabouts)
+    undo.callback(identity.release)
+    return TakenData(lock, spare, database, launcher, identity)
+
+
 def _wire(
-    settings: Settings,
-    database: Database,
-    launcher: Launcher,
-    identity: Identity,
-    *,
-    journal: Journal,
-    statements: PluginStatements,
-    transcripts: ImportedTranscripts,
-    daemon_environment: DaemonEnvironment,
-    resident: bool,
-) -> tuple[Sessions, WorkerPool]:
-    """Sessions and pool, which know each other."""
+    settings: Settings, taken: TakenData, daemon_environment: DaemonEnvironment, *, resident: bool
+) -> WiredParts:
+    """Sessions and pool, which know each other, and what they use."""
+    journal = HintingJournal(taken.database)
+    roots = Roots(accounts=daemon_environment.accounts)
+    transcripts = ImportedTranscripts(
+        journal, accounts=daemon_environment.configuration, roots=roots
+    )
     workspaces = None if settings.workspace_trust == "off" else Watch()
     template = settings.fill(WorkerOptions, bypass=may_bypass(os.geteuid(), os.environ))
     times = settings.fill(TurnTimes)
@@ -259,13 +261,22 @@ def _wire(
     models = {"on": True, "off": False}.get(settings.legacy_models)
     sessions.showing = Showing(models, thoughts=settings.thinking == "show")
     ends = {} if resident else {"orphan_grace": 0}
-    limits = settings.fill(PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **ends)
-    store = SqlWorkerStore(database)
-    pool = WorkerPool(launcher, store, sessions.worker_events, limits, statements)
+    own = taken.identity.standing.id
+    limits = settings.fill(PoolLimits, instance=own, stop_grace=STOP_GRACE, **ends)
+    store, statements = SqlWorkerStore(taken.database), PluginStatements(taken.database)
+    pool = WorkerPool(taken.launcher, store, sessions.worker_events, limits, statements)
     sessions.workers = pool
     sessions.early = EarlyStarts(sessions.live, pool) if settings.early_start == "on" else None
-    sessions.forks = Forks(SqlBranchStore(database), sessions.names, sessions.find)
-    return sessions, pool
+    sessions.forks = Forks(SqlBranchStore(taken.database), sessions.names, sessions.find)
+    return WiredParts(journal, statements, transcripts, sessions, pool)
+
+
+async def _go_on(found: RecoveredWork | None, parts: WiredParts, database: Database) -> None:
+    """Let the sessions continue what was recovered, or wait until it is."""
+    parts.sessions.know_aliases(await conversations.aliases(database))
+    parts.sessions.awaits_recovery = found is None
+    if found is not None:
+        await hand_over(found, parts.sessions, parts.pool, database)
 
 
 def _find_transcripts(
@@ -281,17 +292,14 @@ def _find_transcripts(
 
 
 async def _recover(
-    database: Database, identity: Identity, launcher: Launcher, places: Places, spare: list[Path],
-    *, resident: bool, usage_limit: str,
-) -> RecoveredWork | None:  # fmt: skip
+    settings: Settings, places: Places, taken: TakenData, *, resident: bool
+) -> RecoveredWork | None:
     """Recover the work of an earlier server; None if the store cannot be written: that work waits
     until it can.
     """
-    loop = asyncio.get_running_loop()
-    going_on = _go_on(
-        database, identity, launcher, places, spare, resident=resident, usage_limit=usage_limit
-    )
-    recovering = loop.create_task(going_on, name="recover")
+    loop, database = asyncio.get_running_loop(), taken.database
+    looking = _look_after(settings, places, taken, resident=resident)
+    recovering = loop.create_task(looking, name="recover")
     trouble = loop.create_task(database.condition.in_trouble(), name="database trouble")
     try:
         await asyncio.wait([recovering, trouble], return_when=asyncio.FIRST_COMPLETED)
@@ -305,16 +313,19 @@ async def _recover(
         await asyncio.wait([trouble, recovering])
 
 
-async def _go_on(
-    database: Database, identity: Identity, launcher: Launcher, places: Places, spare: list[Path],
-    *, resident: bool, usage_limit: str,
-) -> RecoveredWork:  # fmt: skip
+async def _look_after(
+    settings: Settings, places: Places, taken: TakenData, *, resident: bool
+) -> RecoveredWork:
     """What an earlier server left is dealt with before it is noted which instance this is."""
     found = await recover(
-        database, launcher, identity.standing, resident=resident, usage_limit=usage_limit
+        taken.database,
+        taken.launcher,
+        taken.identity.standing,
+        resident=resident,
+        usage_limit=settings.usage_limit,
     )
-    await identity.keep(database, places)
-    await asyncio.to_thread(history_copy.remove_left, database.path, spare)
+    await taken.identity.keep(taken.database, places)
+    await asyncio.to_thread(history_copy.remove_left, taken.database.path, taken.spare)
     await asyncio.to_thread(turn_lock.remove_left, places.data)
     await asyncio.to_thread(
         shutil.rmtree, Path(places.directory, history_copy.FORMER), ignore_errors=True

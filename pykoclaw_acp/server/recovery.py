@@ -69,7 +69,7 @@ async def recover(
     resident: bool,
     usage_limit: str,
 ) -> RecoveredWork:
-    """Recover; the data directory's lock is held. `usage_limit`: as in Times.
+    """Recover; the data directory's lock is held. `usage_limit`: as in TurnTimes.
 
     Without `resident` nothing is continued: no worker is adopted, and queued prompts end.
     `standing` says which workers are the instance's own.
