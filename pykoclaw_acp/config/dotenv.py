@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.link import places
 
-IN_HOME: Final = ".local/share/pykoclaw/.env"
+IN_HOME: Final = f"{places.DATA_IN_HOME}/.env"
 NO_HOME: Final = "There is no home directory. Set HOME to an existing directory."
 
 
@@ -46,7 +47,6 @@ def use() -> None:
     """Let the directory's `./.env` say where the daemon of a command is, if it may be read."""
     here, at_home = Path(".env"), home_file()
     if may_be_read(here, at_home):
-        from pykoclaw_acp.link import places
         from pykoclaw_acp.trust import dotenv
 
         places.use(dotenv.settings("."))

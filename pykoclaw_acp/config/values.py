@@ -148,16 +148,12 @@ def long(value: tuple[str, ...]) -> tuple[str, ...]:
 
 def default_data() -> Path:
     """The data directory of pykoclaw."""
-    return Path("~/.local/share/pykoclaw").expanduser()
+    return Path("~", places.DATA_IN_HOME).expanduser()
 
 
 def default_state() -> Path:
-    """The state directory of pykoclaw in `XDG_STATE_HOME`.
-
-    XDG Base Directory Specification: a relative `XDG_STATE_HOME` is invalid and ignored.
-    """
-    home = os.environ.get("XDG_STATE_HOME", "")
-    return Path(home if os.path.isabs(home) else os.path.expanduser("~/.local/state")) / "pykoclaw"
+    """The state directory of pykoclaw."""
+    return Path(os.path.expanduser(places.default_state()))
 
 
 AbsolutePath = Annotated[Path, BeforeValidator(absolute)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.config.dotenv import IN_HOME
 from pykoclaw_acp.doctor.report import TOOL_WAIT, Context, Finding
 from pykoclaw_acp.link import places, records
 from pykoclaw_acp.pool.unattended import unattended
@@ -20,7 +21,7 @@ from pykoclaw_acp.system import units as systemd_units
 LONGEST_SOCKET: Final = 107
 LOW_DISK: Final = 1024**3  # bytes
 FULL_DISK: Final = 100 * 1024**2  # bytes
-HOME_FILE: Final = "~/.local/share/pykoclaw/.env"
+HOME_FILE: Final = f"~/{IN_HOME}"
 UNITS: Final = ("pykoclaw-acp.service", "pykoclaw-acp.socket")
 
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Final
 
+DATA_IN_HOME: Final = ".local/share/pykoclaw"  # the data directory, unless another is set
 DATABASE: Final = "pykoclaw.db"
 LOCK_NAME: Final = "pykoclaw-acp.lock"
 SOCKET_NAME: Final = "acp.sock"
 SPAWN_LOCK: Final = "spawn.lock"  # of whoever starts a daemon, and of that; in its directory
 
 _SETTINGS: Final = ("pykoclaw_data", "pykoclaw_state", "pykoclaw_socket")
-_DEFAULT_DATA: Final = "~/.local/share/pykoclaw"
 _DEFAULT_STATE: Final = "~/.local/state"
 _LOOKS: Final = 3  # at /proc/locks
 SERVES: Final = "serves"  # the lock's file: clients can connect
@@ -66,8 +66,8 @@ class Places:
         data, state, socket = (found.get(name) for name in _SETTINGS)
         require_one_meaning(data or "")
         return cls(
-            absolute(data or _DEFAULT_DATA, "PYKOCLAW_DATA"),
-            _default_state() if state is None else absolute(state, "PYKOCLAW_STATE"),
+            absolute(data or f"~/{DATA_IN_HOME}", "PYKOCLAW_DATA"),
+            absolute(state or default_state(), "PYKOCLAW_STATE"),
             None if socket is None else absolute(socket, "PYKOCLAW_SOCKET"),
         )
 
@@ -120,7 +120,7 @@ def _is_the_users(data: str) -> bool:
         home = pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:  # a container's user without a name
         home = os.path.expanduser("~")
-    return os.path.realpath(data) == os.path.realpath(home + _DEFAULT_DATA[1:])
+    return os.path.realpath(data) == os.path.realpath(os.path.join(home, DATA_IN_HOME))
 
 
 def secure_directory(path: str | os.PathLike[str], setting: str | None = None) -> None:
@@ -295,7 +295,7 @@ def use(values: Mapping[str, str]) -> None:
 
 def _settings(names: tuple[str, ...], *, here: bool = True) -> dict[str, str]:
     found: dict[str, str] = {}
-    home_file = os.path.expanduser(_DEFAULT_DATA + "/.env")
+    home_file = os.path.expanduser(f"~/{DATA_IN_HOME}/.env")
     # Without a home, `~` stays: that would be a directory of the working directory.
     at_home = _read(home_file) if os.path.isabs(home_file) and os.path.isfile(home_file) else {}
     for values in (os.environ, _here if here else {}, at_home):
@@ -315,12 +315,10 @@ def _read(path: str) -> Mapping[str, str]:
         raise errors.ConfigurationError(f"{path} cannot be read: it is not UTF-8 text.") from error
 
 
-def _default_state() -> str:
+def default_state() -> str:
     """XDG Base Directory Specification: a relative `XDG_STATE_HOME` is invalid and ignored."""
     home = os.environ.get("XDG_STATE_HOME", "")
-    return os.path.join(
-        absolute(home if os.path.isabs(home) else _DEFAULT_STATE, "PYKOCLAW_STATE"), "pykoclaw"
-    )
+    return os.path.join(home if os.path.isabs(home) else _DEFAULT_STATE, "pykoclaw")
 
 
 def require_one_meaning(data: str) -> None:

@@ -19,7 +19,7 @@ from pykoclaw_acp.channel.frames import Place, Where, encode
 from pykoclaw_acp.channel.home import is_deleted
 from pykoclaw_acp.channel.processes import WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.socket import SocketLine, connect, read_frames
-from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.link.places import DATA_IN_HOME, Places
 from pykoclaw_acp.link.records import Site
 from pykoclaw_acp.pool.whereabouts import Direction, Sighting, Unlisted
 from pykoclaw_acp.system import lineage, memory, processes
@@ -156,7 +156,7 @@ def _launched_for(pid: int, name: str) -> str | None:
             )
     except OSError:
         return None
-    default = os.path.join(variables.get("HOME", "/"), ".local/share/pykoclaw")
+    default = os.path.join(variables.get("HOME", "/"), DATA_IN_HOME)
     known = Places(variables.get("PYKOCLAW_DATA") or default, "/", "/")
     return os.path.realpath(known.data) if known.hash == name else None
 

@@ -15,7 +15,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from pykoclaw_acp.link.places import DATABASE, Places
+from pykoclaw_acp.link.places import DATA_IN_HOME, DATABASE, Places
 from pykoclaw_acp.system import dotenv
 
 NAME: Final = ".env"
@@ -85,7 +85,7 @@ def names_data(directory: str) -> bool:
 
 def _outside() -> dict[str, str]:
     """This program's settings of the environment and of the home's file."""
-    home = os.path.expanduser("~/.local/share/pykoclaw")
+    home = os.path.expanduser(f"~/{DATA_IN_HOME}")
     environment = {name.lower(): value for name, value in os.environ.items() if value}
     return {
         **(settings(home) if os.path.isabs(home) else {}),  # without a home, `~` stays
