@@ -95,8 +95,10 @@ class Link:
         seen = self._receipts.seen
         return bool(seen) and not seen.keys().isdisjoint(self._sessions.values())
 
-    def is_overdue(self) -> bool:
-        """Whether the daemon has had its time to answer the hello, once `answer_by` has come."""
+    def check_overdue(self) -> bool:
+        """Whether the daemon has had its time to answer the hello, once `answer_by` has come; sets
+        that to the end of this time.
+        """
         if self._patience is not None:
             self.answer_by, self._patience = self.answer_by - LATE + self._patience(), None
         return time.monotonic() >= self.answer_by

@@ -144,7 +144,7 @@ class Relay:
                 self._lose(self._link)
         if self._source in ready:
             self._read()
-        if (link := self._link) and time.monotonic() >= self._answer_by and link.is_overdue():
+        if (link := self._link) and time.monotonic() >= self._answer_by and link.check_overdue():
             self._drop_link()
             self._give_up(NotStarted(UNANSWERED, 1))
 

@@ -156,10 +156,10 @@ class Translation:
         """Events that report a call about which the user is asked, if it was not shown yet."""
         return [*self.start_tool(tool_id, name, arguments), *self._reveal(tool_id)]
 
-    def asks(
+    def note_asked(
         self, tool_id: str, arguments: dict[str, Any], changes: tuple[ToolPart, ...] = ()
     ) -> None:
-        """The user is asked about a call: clients show this input and these changes from now on."""
+        """Note that the user is asked about a call: clients show this input, and these changes."""
         if (call := self.started.get(tool_id)) is not None:
             other = tools.shown_input(arguments) if call.input != arguments else None
             self.asked[tool_id] = tools.AskedCall(call.title, other, changes)

@@ -54,8 +54,8 @@ class Looking:
         self._bytes = 0
         self._entries = 0
 
-    def is_over(self) -> bool:
-        """Whether there is no time for more, which `limit` says then."""
+    def note_if_late(self) -> bool:
+        """Note as `limit` that there is no time for more, if that is so; whether it is."""
         if time.monotonic() <= self.until:
             return False
         self.limit = f"it takes more than {MAX_TIME:g} s"
@@ -96,7 +96,7 @@ class Looking:
                 return large
             if self._bytes > MAX_BYTES:
                 self.limit = f"more than {MAX_BYTES // 1024 // 1024} MiB of files"
-            if self._bytes > MAX_BYTES or self.is_over():
+            if self._bytes > MAX_BYTES or self.note_if_late():
                 return ReadFile(path, None, f"unread {seen}", "was not read")
             data = os.read(descriptor, most + 1)
         except OSError as error:
@@ -138,7 +138,7 @@ class Looking:
             self.limit = f"a directory that cannot be read ({error.strerror}: {directory})"
             return
         for name in names:
-            if self.is_over():
+            if self.note_if_late():
                 return
             path = os.path.join(directory, name)
             kind = self.kind(path)

@@ -262,7 +262,7 @@ class _Scan:
         bases, looked = list(roots), 0
         while bases:
             for word in list(words)[:MAX_WORDS]:
-                if self._looking.is_over():
+                if self._looking.note_if_late():
                     return
                 for path in programs.paths(word, bases, roots):
                     if stat.S_ISDIR(self._looking.kind(path)):

@@ -74,7 +74,7 @@ class PermissionCallbacks:
         always = rules.describe(updates, self._calls.mcp)
         parent, _ = self._calls.caller(tool_id)
         content = await whole.shown(name, arguments, self._calls.cwd, always)
-        self._calls.asks(tool_id, arguments, diffs.asked_about(content))
+        self._calls.note_asked(tool_id, arguments, diffs.asked_about(content))
         request = PermissionRequest(
             epoch=self._epoch,
             ask_id=str(uuid4()),

@@ -32,10 +32,10 @@ def test_only_late_daemons_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> Non
         made = Link(ours, unused, unused, unused, patience)
         assert (made.answer_by, looks) == (now + LATE, 0)
         began, now = now, now + LATE
-        assert not made.is_overdue()
+        assert not made.check_overdue()
         assert made.answer_by == began + PATIENCE
         now = began + PATIENCE
-        assert made.is_overdue()
+        assert made.check_overdue()
         assert looks == 1
 
 
