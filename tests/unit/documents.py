@@ -4,12 +4,11 @@ tables, names.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType
 from typing import Final
 
 import click
@@ -81,28 +80,17 @@ def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command
 
 
 @cache
-def constants() -> frozenset[str]:
-    """Every text of the program that is whole in its code, from the compiled modules."""
+def program_texts() -> frozenset[str]:
+    """The texts in the program's code but docstrings, with `…` for each value that an f-string has."""
     found: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
-        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-        found.update(_texts(SourceFileLoader(name, str(path)).get_code(name)))
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        for node in nodes:
+            match node:
+                case ast.Constant(value=str(said)) if id(node) not in docstrings:
+                    found.add(said)
+                case ast.JoinedStr(values=parts):
+                    texts = (getattr(part, "value", None) for part in parts)
+                    found.add("".join(one if isinstance(one, str) else "…" for one in texts))
     return frozenset(found)
-
-
-def _texts(constant: object) -> Iterator[str]:
-    match constant:
-        case str():
-            yield constant
-        case CodeType(co_consts=parts):
-            for part in parts:
-                yield from _texts(part)
-        case tuple() | frozenset():
-            for part in constant:
-                yield from _texts(part)
-
-
-def written() -> str:
-    """The program's sources; a text that is written in several pieces is one text here."""
-    sources = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
-    return re.sub(r'"\s*[rf]{0,2}"', "", sources)

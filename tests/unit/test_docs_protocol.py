@@ -54,7 +54,7 @@ from pykoclaw_acp.sessions.turns import deduplication, queue
 from pykoclaw_acp.store import inspection  # noqa: F401  its exceptions are counted
 from pykoclaw_acp.translation import results, texts
 from pykoclaw_acp.worker import options, whole
-from tests.unit.documents import codes, constants, section, table, text
+from tests.unit.documents import codes, program_texts, section, table, text
 
 
 def test_the_methods_are_those_of_the_dispatch_table() -> None:
@@ -94,7 +94,7 @@ def test_every_method_of_the_protocol_is_listed() -> None:
 
 def test_client_methods_are_listed_and_only_marked_called() -> None:
     rows = table("docs/protocol.md", "method | used")
-    said = constants()
+    said = program_texts()
     assert {name for row in rows for name in codes(row[0])} >= {
         name for name in acp_methods().CLIENT_METHODS.values() if not name.startswith("mcp/")
     }
@@ -146,7 +146,7 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
         permission_requests.OWN_REASON,
         replay.REPLAY,
     }
-    assert keys == {one for one in constants() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}
+    assert keys == {one for one in program_texts() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}
 
 
 def test_each_key_and_notification_has_conformance_rule() -> None:
@@ -196,7 +196,7 @@ def test_the_modes_are_those_that_can_be_chosen() -> None:
 
 def test_our_own_methods_are_those_of_the_daemon() -> None:
     rows = table("docs/protocol.md", "own method")
-    own = {one for one in constants() if re.fullmatch(r"_pykoclaw\.dev/[a-z/]+[a-z]", one)}
+    own = {one for one in program_texts() if re.fullmatch(r"_pykoclaw\.dev/[a-z/]+[a-z]", one)}
     told = (
         set(codes(section("docs/protocol.md", "Our own methods").split("sends notifications")[1]))
         & own
