@@ -59,10 +59,11 @@ class SystemPrompt(msgspec.Struct, frozen=True, omit_defaults=True):
 class SessionOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """Options of a session's Claude; None: not asked for. They are stored, so none is a secret.
 
-    `tools`: all that there are; `allowed_tools` are used unasked; `max_turns` is the limit of
-    requests to the model in one turn. `forbids_bypass`: the mode bypassPermissions may not be chosen,
-    and is `default` if the settings begin with it. `unchecked_model`: a model that was asked for and that Claude
-    has not listed; its worker looks whether Claude knows it.
+    `tools`: all that there are; `allowed_tools` are used unasked, but for those that `ask_tools`
+    names as well; `max_turns` is the limit of requests to the model in one turn. `forbids_bypass`: the
+    mode bypassPermissions may not be chosen, and is `default` if the settings begin with it.
+    `unchecked_model`: a model that was asked for and that Claude has not listed; its worker looks
+    whether Claude knows it.
     """
 
     system_prompt: SystemPrompt | None = None
@@ -74,6 +75,7 @@ class SessionOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     env: dict[str, str] | None = None
     unchecked_model: str | None = None
     forbids_bypass: bool | None = None
+    ask_tools: tuple[str, ...] | None = None
 
     def over(self, earlier: SessionOptions) -> SessionOptions:
         """These options, and the earlier ones where nothing is asked for."""

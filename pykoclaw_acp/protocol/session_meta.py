@@ -6,6 +6,7 @@ of the Claude Agent SDK. Each is honoured or refused; keys of others are left al
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 from uuid import UUID
@@ -27,6 +28,7 @@ MAX_SYSTEM_PROMPT: Final = 200_000  # characters
 MAX_ENTRIES: Final = 500  # of a list, or of the environment
 MAX_ENTRY: Final = 1_000  # characters of a tool's rule
 MAX_VALUE: Final = 4_000  # characters of a variable
+MAX_ASK: Final = 32 * 1024  # bytes of `ask` as JSON: Claude gets it on its command line
 MOST_TURNS: Final = 1_000_000
 _SOURCES: Final = ("user", "project", "local")
 
@@ -50,6 +52,10 @@ def parse(
         if field == "session_id" and not new:
             raise InvalidParams(f"`{at}`: only a new session can be given an id.")
         take(field, _READ[field](at, value), at)
+    begins, at = found.pop(_BEGINS, None), given.pop(_BEGINS, "")
+    if new and begins is not None:
+        found.setdefault("mode", begins)
+        given.setdefault("mode", at)
     if system_prompt is not None:
         take("system_prompt", _parameter(system_prompt), "systemPrompt")
     own = {name: found.pop(name) for name in SessionOptions.__struct_fields__ if name in found}
@@ -89,7 +95,7 @@ def _of_sdk(given: Any) -> list[tuple[str, str, Any]]:
     if not isinstance(options, dict):
         raise InvalidParams(f"`{place}`: must be an object.")
     asked = {key: value for key, value in options.items() if value is not None}
-    asked, forbidden = _with_permissions(asked, place)
+    asked, more = _with_permissions(asked, place)
     for key in asked:
         if key in _REFUSED:
             _refuse(f"{place}.{key}", _REFUSED[key])
@@ -97,14 +103,14 @@ def _of_sdk(given: Any) -> list[tuple[str, str, Any]]:
     asked = {key: value for key, value in asked.items() if _ANYWAY.get(key, ...) != value}
     if unknown := [key for key in asked if key not in SDK_KEYS]:
         _unknown(place, unknown)
-    return [*forbidden, *((f"{place}.{key}", SDK_KEYS[key], value) for key, value in asked.items())]
+    return [*more, *((f"{place}.{key}", SDK_KEYS[key], value) for key, value in asked.items())]
 
 
 def _with_permissions(
     asked: dict[str, Any], place: str
 ) -> tuple[dict[str, Any], list[tuple[str, str, Any]]]:
     """Settings that hold permissions alone, as OpenCode sends them, as the options that say so, and
-    whether they forbid a mode. What is asked about is a matter of the mode, which the answer tells.
+    what no option says: place, field and value of each.
     """
     settings = asked.get("settings")
     if not isinstance(settings, dict) or settings.keys() != {"permissions"}:
@@ -121,9 +127,11 @@ def _with_permissions(
             raise InvalidParams(f"`{place}.settings.permissions.{given}`: must be a list.")
         if more and isinstance(known, list):
             merged[key] = [*known, *more]
-    forbids = permissions.get(_FORBIDS)
-    at = f"{place}.settings.permissions.{_FORBIDS}"
-    return merged, [] if forbids is None else [(at, "forbids_bypass", forbids)]
+    return merged, [
+        (f"{place}.settings.permissions.{key}", field, permissions[key])
+        for key, field in _OF_PERMISSIONS.items()
+        if permissions.get(key) is not None and (key, permissions[key]) != ("ask", [])
+    ]
 
 
 def _refuse(at: str, why: str) -> NoReturn:
@@ -221,6 +229,13 @@ def _texts(at: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _ask(at: str, value: Any) -> tuple[str, ...]:
+    rules = _texts(at, value)
+    if len(json.dumps(rules)) > MAX_ASK:
+        raise InvalidParams(f"`{at}`: must be shorter: {MAX_ASK:,} bytes as JSON at most.")
+    return rules
+
+
 def _tools(at: str, value: Any) -> tuple[str, ...] | None:
     if value == {"type": "preset", "preset": "claude_code"}:
         return None  # those that there are anyway
@@ -255,6 +270,7 @@ def _env(at: str, value: Any) -> dict[str, str]:
     return dict(value)
 
 
+_BEGINS: Final = "begins_in"  # the mode of a new session whose mode is not given otherwise
 _READ: Final[dict[str, Callable[[str, Any], Any]]] = {
     "session_id": _session_id,
     "mode": _name,
@@ -269,6 +285,8 @@ _READ: Final[dict[str, Callable[[str, Any], Any]]] = {
     "max_turns": _max_turns,
     "env": _env,
     "forbids_bypass": _forbids_bypass,
+    "ask_tools": _ask,
+    _BEGINS: _name,
 }
 SDK_KEYS: Final = {
     "sessionId": "session_id",
@@ -313,8 +331,12 @@ _REFUSED: Final = {
     "canUseTool": "permissions are asked for by `session/request_permission`",
     "outputFormat": "answers are text",
 }
-_FORBIDS: Final = "disableBypassPermissionsMode"
-_PERMISSIONS: Final = frozenset({"allow", "deny", "ask", "defaultMode", _FORBIDS})  # of settings
+_OF_PERMISSIONS: Final = {
+    "disableBypassPermissionsMode": "forbids_bypass",
+    "ask": "ask_tools",
+    "defaultMode": _BEGINS,
+}
+_PERMISSIONS: Final = frozenset({"allow", "deny", *_OF_PERMISSIONS})  # of settings
 _ANYWAY: Final = {
     "abortController": {},  # what is left of one in JSON
     "includePartialMessages": True,

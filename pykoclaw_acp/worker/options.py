@@ -20,6 +20,7 @@ from claude_agent_sdk.types import (
     SystemPromptPreset,
 )
 
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.system import credentials
 from pykoclaw_acp.system.lineage import WORKER
@@ -154,11 +155,21 @@ def settings(spec: LaunchSpec) -> dict[str, Any]:
     if gateway.is_between({**os.environ, **(spec.options.asked.env or {})}):
         # Plan mode then asks: most gateways do not pass on the check that it has instead.
         kept["useAutoModeDuringPlan"] = False
-    if spec.options.restricted:
-        kept["permissions"] = dict(spec.options.restrictions)
-    elif spec.options.rules:
-        kept["permissions"] = {"allow": rules.given(spec.options.rules)}
+    if permissions := _permissions(spec.options):
+        kept["permissions"] = permissions
     return {**kept, "fastMode": True} if spec.options.config.fast else kept
+
+
+def _permissions(worker: WorkerOptions) -> dict[str, list[str]]:
+    """Rules for calls. What is to be asked about goes before what is allowed, in Claude as well."""
+    permissions: dict[str, list[str]] = {}
+    if worker.restricted:
+        permissions = {kind: list(these) for kind, these in worker.restrictions.items()}
+    elif worker.rules:
+        permissions["allow"] = rules.given(worker.rules)
+    if ask := worker.asked.ask_tools:
+        permissions["ask"] = [*permissions.get("ask", ()), *ask]
+    return permissions
 
 
 class Files(NamedTuple):

@@ -157,6 +157,17 @@ async def test_always_allow_lasts_for_session_without_project_writes(shared: Sta
     assert len(client.questions) == before + 1, "another session inherits the permission"
 
 
+@pytest.mark.parametrize("asks", ["Bash(mkdir *)", "*"])
+async def test_rule_that_asks_goes_before_allowing_one(shared: Stack, asks: str) -> None:
+    client, _ = await asked(shared, lambda _: selected("reject_once"))
+    rules = {"permissions": {"allow": ["Bash"], "ask": [asks]}}
+    meta = {"claudeCode": {"options": {"settings": rules}}}
+    session = await client.new(shared.work, _meta=meta)
+    await client.prompt(session, MAKE)
+    assert [one["params"]["toolCall"]["title"] for one in client.questions] == ["mkdir made"]
+    assert not (shared.work / "made").exists()
+
+
 async def test_cancel_while_a_question_is_open(shared: Stack) -> None:
     client, session = await asked(shared, lambda _: None)
     pending = client.prompting(session, MAKE)

@@ -15,7 +15,9 @@ from claude_agent_sdk.types import PermissionRuleValue
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import Answer
+from pykoclaw_acp.channel.options import WITHOUT
 from pykoclaw_acp.model.events import ToolStarted
+from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.protocol import permissions, projection, questions
 from pykoclaw_acp.protocol.updates import ToolLocation
 from pykoclaw_acp.sessions.permissions import words
@@ -322,7 +324,16 @@ def test_long_sessions_rules_fit_into_command_line(letter: str) -> None:
     assert json.loads(settings(kept[:3]))["permissions"]["allow"] == kept[:3]
 
 
-def settings(kept: list[str]) -> str:
+def test_what_client_wants_asked_stays_among_rules() -> None:
+    asked = SessionOptions(ask_tools=("Bash(git push:*)",))
+    lasting = json.loads(settings(["Bash(ls)"], asked=asked))["permissions"]
+    assert lasting == {"allow": ["Bash(ls)"], "ask": ["Bash(git push:*)"]}
+    found = {"deny": ("Read",), "ask": ("Write",)}
+    untrusted = json.loads(settings([], asked=asked, workspace=WITHOUT, restrictions=found))
+    assert untrusted["permissions"] == {"deny": ["Read"], "ask": ["Write", "Bash(git push:*)"]}
+
+
+def settings(kept: list[str], **more: Any) -> str:
     launch = spec(Path("/i"))
-    given = replace(launch, options=replace(launch.options, rules=tuple(kept)))
+    given = replace(launch, options=replace(launch.options, rules=tuple(kept), **more))
     return json.dumps(options.settings(given))

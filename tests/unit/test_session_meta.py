@@ -197,10 +197,8 @@ def test_opencodes_keys_are_no_reason_to_refuse() -> None:
     meta = {"claudeCode": {"emitRawSDKMessages": [{"type": "system"}]}}
     nothing = session_meta.parse(None, new=True)
     assert session_meta.parse(meta, new=True) == nothing
-    ask = {"allow": [], "ask": ["*"], "deny": [], "defaultMode": "default"}
-    assert session_meta.parse(sdk(settings={"permissions": ask}, abortController={}), new=True) == (
-        nothing
-    )
+    rules: dict[str, Any] = {"permissions": {"allow": [], "ask": [], "deny": []}}
+    assert session_meta.parse(sdk(settings=rules, abortController={}), new=True) == nothing
     told = sdk(
         settings={"permissions": {"allow": ["Read"], "deny": ["Bash"]}}, allowedTools=["Grep"]
     )
@@ -208,7 +206,7 @@ def test_opencodes_keys_are_no_reason_to_refuse() -> None:
     assert session_meta.parse(told, new=True) == session_meta.parse(same, new=True)
     with pytest.raises(InvalidParams, match="settings"):
         session_meta.parse(sdk(settings={"permissions": {}, "hooks": {}}), new=True)
-    for permissions in ({"deny": "Bash"}, {"additionalDirectories": ["/x"]}):
+    for permissions in ({"deny": "Bash"}, {"ask": "Bash"}, {"additionalDirectories": ["/x"]}):
         with pytest.raises(InvalidParams, match=r"settings\.permissions"):
             session_meta.parse(sdk(settings={"permissions": permissions}), new=True)
 
@@ -218,3 +216,26 @@ def test_permissions_of_settings_may_forbid_a_mode() -> None:
     assert session_meta.parse(told, new=True).options == SessionOptions(forbids_bypass=True)
     told = sdk(settings={"permissions": {"disableBypassPermissionsMode": True}})
     assert "disableBypassPermissionsMode" in refused(told)
+
+
+def test_rules_that_ask_are_kept() -> None:
+    told = sdk(settings={"permissions": {"allow": ["Bash"], "ask": ["Bash(git push:*)"]}})
+    assert session_meta.parse(told, new=False).options == SessionOptions(
+        allowed_tools=("Bash",), ask_tools=("Bash(git push:*)",)
+    )
+    long = [f"Bash({'é' * 900} {number})" for number in range(10)]
+    assert "`_meta.claudeCode.options.settings.permissions.ask`: must be shorter" in refused(
+        sdk(settings={"permissions": {"ask": long}})
+    )
+
+
+def test_default_mode_is_for_new_sessions_only() -> None:
+    settings = {"permissions": {"defaultMode": "plan"}}
+    at = "_meta.claudeCode.options.settings.permissions.defaultMode"
+    requested = session_meta.parse(sdk(settings=settings), new=True)
+    assert (requested.mode, requested.given) == ("plan", {"mode": at})
+    named = session_meta.parse(sdk(settings=settings, permissionMode="acceptEdits"), new=True)
+    assert named.mode == "acceptEdits"
+    again = session_meta.parse(sdk(settings=settings), new=False)
+    assert again == session_meta.parse(None, new=False)
+    assert at in refused(sdk(settings={"permissions": {"defaultMode": 5}}), new=False)
