@@ -149,7 +149,7 @@ class Catalogue:
     async def archive(self, session_id: str, *, archived: bool) -> None:
         """Close the session and leave it out of lists, or take it back. Raises SessionNotFound."""
         session = await self.open(session_id)
-        if archived and not session.record.closed:
+        if archived:  # in a closed session, too, a turn may run: one that nobody has to attend
             await self._sessions.close(session)
         try:
             await self._store.set_archived(session.id, archived=archived)

@@ -31,6 +31,16 @@ async def test_prompt_runs_in_a_closed_session(tmp_path: Path) -> None:
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
 
 
+async def test_archiving_closed_session_ends_its_turn(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.sessions.close(session)
+        turn = await session.accept_unattended(prompt(session, "hang"))
+        await r.sessions.catalogue.archive(session.id, archived=True)
+        assert turn.ended.done(), "it runs on in a session that no list shows"
+        assert turn.ended.result()[0].state == "cancelled"
+
+
 async def test_prompt_joins_its_turn_by_its_key(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
