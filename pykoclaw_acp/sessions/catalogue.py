@@ -164,7 +164,8 @@ class Catalogue:
         try:
             session = await self._known(session_id)
         except SessionNotFound:
-            if self._found is None or await self._found.find(session_id) is None:
+            # Also of one that is in no list now: it would be back when lists have such again.
+            if self.transcripts is None or await self.transcripts.find(session_id) is None:
                 return None
             deleting = self._store.bury_transcript(session_id, remove=self._removes)
         else:

@@ -484,6 +484,15 @@ async def test_a_deleted_transcript_makes_no_session(tmp_path: Path) -> None:
         assert session in found.removed[1]
 
 
+async def test_transcript_is_deleted_where_lists_lack_it(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        with_transcripts(r, list_transcripts="off")
+        assert (await wire.call("session/delete", sessionId=CLAUDE))["result"] == {}
+        with_transcripts(r)
+        params = {"sessionId": CLAUDE, "cwd": "/", "mcpServers": []}
+        assert (await wire.call("session/load", **params))["error"]["code"] == -32002
+
+
 async def test_deletion_says_what_became_of_the_transcript(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         catalogue = r.sessions.catalogue
