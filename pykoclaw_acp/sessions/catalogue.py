@@ -212,13 +212,12 @@ class Catalogue:
         client: str | None = None,
         *,
         account: str | None = None,
-        elsewhere: bool = False,
     ) -> Session:
         """The session of whatever a list has under this id; one is made for a conversation of another
         program, and for a transcript.
 
-        Raises SessionNotFound, and InvalidParams if it is not of `account`, or, unless `elsewhere`, if
-        the transcript's directory is there and not `cwd`. Nothing is made then.
+        Raises SessionNotFound, and InvalidParams if it is not of `account`, or if the transcript's
+        directory is there and not `cwd`. Nothing is made then.
         """
         try:
             known = await self._known(session_id, cwd, client, account)
@@ -229,7 +228,7 @@ class Catalogue:
         else:
             require_same(known.environment.account, account)
             return known
-        if not elsewhere and cwd is not None:
+        if cwd is not None:
             await adopting.has_moved(found.cwd, cwd)
         require_same(found.account, account)
         await self._adopt(found, client)

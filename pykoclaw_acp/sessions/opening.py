@@ -204,9 +204,8 @@ async def fork(
     to its last complete turn. The client has it open from there on.
     """
     sessions = subscriber.sessions
-    source = await sessions.catalogue.open(
-        session_id, options.cwd, subscriber.name, account=options.account, elsewhere=True
-    )
+    # One that no client has opened has no directory, and no client, from this either.
+    source = await sessions.catalogue.open(session_id, account=options.account)
     await directories.require_own(options.cwd)
     await directories.require_added(options.directories, source.record.additional_directories)
     if not source.busy:

@@ -57,6 +57,18 @@ async def test_earlier_plugins_id_loads_in_clients_directory(
         assert refused["error"]["data"] == named
 
 
+async def test_fork_leaves_unopened_source_without_directory(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one, front(r, "two") as two:
+        await began(r)
+        made = await one.result(1, "session/fork", sessionId=OLD, cwd=str(tmp_path), mcpServers=[])
+        assert made["sessionId"] != OLD
+        rows = await r.database.read(
+            "SELECT cwd, client FROM acp_sessions WHERE acp_session_id = ?", (OLD,)
+        )
+        assert rows == [(None, None)]
+        assert "result" in await load(two, 1, OLD, "/")
+
+
 async def test_resume_finds_conversation_and_next_daemon_knows_it(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         await began(r)
