@@ -61,6 +61,7 @@ CREDENTIALS: Final = KEYS | SWITCHES
 PROVIDER: Final = KEYS | SWITCHES | CLOUD | {"ANTHROPIC_BASE_URL"}
 
 _PROXIES: Final = frozenset({"ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"})
+KEY_LENGTH: Final = 24  # characters; a shorter word is taken for a name
 _CLIENT_KEY: Final = "CLAUDE_CODE_CLIENT_KEY"
 # The way to the service; replaced together as well.
 NETWORK: Final = (
@@ -149,4 +150,11 @@ def is_secret(name: str, value: str) -> bool:
     """Whether the variable may be in memory only: a key, or an address that may hold one."""
     if name in KEYS | CLOUD_KEYS or name == f"{_CLIENT_KEY}_PASSPHRASE":
         return True
-    return "@" in value or ("://" in value and "?" in value)
+    place = value.partition("://")[2]
+    return "@" in value or "?" in place or any(map(_is_key, place.split("/")[1:]))
+
+
+def _is_key(word: str) -> bool:
+    """Whether a part of an address looks like a key, as some gateways want it there."""
+    mixed = any(map(str.isdigit, word)) and any(map(str.isalpha, word))
+    return word.startswith("sk-") or (len(word) >= KEY_LENGTH and mixed)

@@ -254,9 +254,16 @@ def test_own_variable_out_of_utf8_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_address_may_hold_a_secret() -> None:
-    for value in ("http://me:word@proxy:1", "https://gateway/?key=1"):
-        assert names.is_secret("HTTPS_PROXY", value)
-    assert not names.is_secret("HTTPS_PROXY", "http://proxy:1")
+    for value in (
+        *("http://me:word@proxy:1", "https://gateway/?key=1", "https://gateway/v1/sk-short"),
+        "https://gateway/t/0123456789abcdef01234567/anthropic",
+    ):
+        assert names.is_secret("ANTHROPIC_BASE_URL", value)
+    for value in (
+        *("http://proxy:1", "https://gateway/v1", "/etc/0123456789abcdef01234567/ca.pem"),
+        "https://0123456789abcdef01234567.example/a-name-of-many-letters-here/v2",
+    ):
+        assert not names.is_secret("ANTHROPIC_BASE_URL", value)
 
 
 def test_what_only_withholds_stays_with_the_daemon() -> None:
