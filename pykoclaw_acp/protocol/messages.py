@@ -302,3 +302,4 @@ class SteeringResult(Wire, frozen=True, kw_only=True):
 
     outcome: str
     reason: str | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)

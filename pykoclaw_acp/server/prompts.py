@@ -60,8 +60,8 @@ async def prompt(call: Call, params: PromptParams) -> Later:
 
 async def steer(call: Call, params: PromptParams) -> SteeringResult:
     """`_session/steering` of claude-agent-acp: the answer comes when the prompt was given to the
-    turn that runs, or is in the queue. Its clients know no word for a prompt that waits; it is
-    answered with that turn, too.
+    turn that runs, or is in the queue. Its clients know no word for a prompt that waits, which only
+    `_meta` says; it is answered with that turn, too.
     """
     if steering.needs_turn(params) and await prompting.is_idle(
         call.sessions, params.session_id, request_key=call.key
@@ -71,8 +71,12 @@ async def steer(call: Call, params: PromptParams) -> SteeringResult:
     if accepted is None:
         return SteeringResult(outcome=turn_steering.INJECTED)
     session, turn = accepted
-    waits = session.steering.was_given(turn) or turn_steering.result(turn) != turn_steering.NEW
-    return SteeringResult(outcome=turn_steering.INJECTED if waits else turn_steering.NEW)
+    became = turn_steering.result(turn)
+    if session.steering.was_given(turn):
+        became = turn_steering.INJECTED
+    elif became == turn_steering.NEW:
+        return SteeringResult(outcome=became)
+    return SteeringResult(outcome=turn_steering.INJECTED, meta={steering.STEERING: became})
 
 
 async def _accept(

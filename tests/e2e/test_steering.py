@@ -70,7 +70,7 @@ async def test_injected_prompt_is_answered_before_response(shared: Stack) -> Non
     await client.until(lambda: "w5" in client.text(session))
     block = {"type": "text", "text": text("Steered.")}
     given = await client.call("_session/steering", sessionId=session, prompt=[block])
-    assert given == {"outcome": "injected"}
+    assert given == {"outcome": "injected", "_meta": {"pykoclaw.dev/steering": "injected"}}
     assert (await client.answer(running))["stopReason"] == "end_turn"
     assert client.text(session).endswith("w30Steered.")
 

@@ -212,6 +212,11 @@ async def test_own_steered_prompt_is_not_shown(tmp_path: Path) -> None:
         assert user_messages(wire) == ["hang"]
 
 
+def steered(became: str) -> dict[str, Any]:
+    """The result of `_session/steering` while a turn runs."""
+    return {"outcome": "injected", "_meta": {"pykoclaw.dev/steering": became}}
+
+
 @pytest.mark.parametrize(("stop", "tokens"), [("end_turn", 14), ("cancelled", 7)])
 async def test_response_comes_after_injected_prompts_end(
     tmp_path: Path, stop: str, tokens: int
@@ -220,7 +225,7 @@ async def test_response_comes_after_injected_prompts_end(
     async with rig(tmp_path) as r, client(r) as wire:
         session, running, worker, host = await hanging(r, wire)
         given = await wire.call("_session/steering", **prompt(session, "Look out."))
-        assert given["result"] == {"outcome": "injected"}
+        assert given["result"] == steered("injected")
         (turn,) = (one for one in r.sessions.live[session].turns if one.turn_id != host)
         used = TurnUsage(1, 2, 3, 4)
         worker.say(replace(worker.ended(host), usage=used), worker.started(turn.turn_id))
@@ -235,11 +240,11 @@ async def test_response_comes_after_injected_prompts_end(
 
 
 async def test_command_for_running_turn_is_answered_with_it(tmp_path: Path) -> None:
-    """It waits, as it cannot go into a turn; its client knows no word for that."""
+    """It waits, as it cannot go into a turn, for which the method has no word."""
     async with rig(tmp_path) as r, client(r) as wire:
         session, running, worker, host = await hanging(r, wire)
         given = await wire.call("_session/steering", **prompt(session, "/compact"))
-        assert given["result"] == {"outcome": "injected"}
+        assert given["result"] == steered("queued")
         (turn,) = (one for one in r.sessions.live[session].turns if one.turn_id != host)
         worker.deaf = True
         worker.say(worker.ended(host))
@@ -268,7 +273,7 @@ async def test_running_turn_takes_prompt_that_requires_one(tmp_path: Path) -> No
     async with rig(tmp_path) as r, client(r) as wire:
         session, *_ = await hanging(r, wire)
         given = await wire.call("_session/steering", **prompt(session, "Look out."), _meta=meta)
-        assert given["result"] == {"outcome": "injected"}
+        assert given["result"] == steered("injected")
         other = {"steering": {"idleBehavior": "wait"}}
         refused = await wire.call("_session/steering", **prompt(session, "No."), _meta=other)
         assert refused["error"]["code"] == -32602
