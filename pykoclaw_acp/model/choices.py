@@ -61,12 +61,19 @@ class Offer(msgspec.Struct, frozen=True):
 
 class Configuration(msgspec.Struct, frozen=True):
     """What decides, besides the directory, what Claude offers: the account, whose name is empty for
-    Claude's own configuration, the settings files and the CLI.
+    Claude's own configuration, the settings files, the CLI, and the key or service that a client
+    gives (`StoredEnvironment.service`).
     """
 
     account: str = ""
     setting_sources: tuple[str, ...] = ()
     cli_path: str | None = None
+    service: str = ""
+
+    @property
+    def models_of(self) -> str:
+        """To whom the models belong: the account, also by which service."""
+        return f"{self.account} {self.service}" if self.service else self.account
 
 
 class Config(msgspec.Struct, frozen=True, omit_defaults=True):

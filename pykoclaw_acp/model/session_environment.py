@@ -7,10 +7,12 @@ worker, rather than one with another account.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Final
 
 from pykoclaw_acp.system import environment as names
@@ -31,6 +33,15 @@ class StoredEnvironment:
     account: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
+
+    @property
+    def service(self) -> str:
+        """A digest by which keys and services of clients are told apart, of secrets by their names
+        alone; empty: the client gives none.
+        """
+        given = {**self.variables, **dict.fromkeys(self.secrets)}
+        told = sorted((name, value) for name, value in given.items() if name in names.PROVIDER)
+        return sha256(json.dumps(told).encode()).hexdigest()[:16] if told else ""
 
 
 @dataclass(frozen=True, slots=True)

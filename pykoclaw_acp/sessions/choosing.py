@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from uuid import uuid4
 
 import structlog
@@ -21,7 +21,7 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model import former_mode
-from pykoclaw_acp.model.choices import Choice, Chosen, Command, Config, Offer, Selection
+from pykoclaw_acp.model.choices import Chosen, Command, Config, Configuration, Offer, Selection
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, note_event
 from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.retries import until_done
@@ -30,12 +30,9 @@ from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.ports import OfferStore, Workers
 from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.sessions.wanted_choices import WantedChoice, with_wanted
 from pykoclaw_acp.tasks import Tasks
 
-NOT_SAID: Final = (
-    "Claude has not said yet what else it offers: it does once it has started, with the first prompt or soon after the"
-    " session is opened. Nothing was changed; choose again then."
-)
 STAYS: Final = (
     "**Claude did not leave a permission mode that is forbidden in this session, so its worker was ended. What was said"
     " is kept; the next prompt goes on, without that mode.**"
@@ -48,18 +45,6 @@ OFFER_WAIT: Final = (
 LEAVING: Final = 30.0  # s in which a worker says that it does not leave a mode; a CLI has 5
 
 log: Final = structlog.get_logger()
-
-
-class WantedChoice(NamedTuple):
-    """A mode, a model or another option (its id and value) that is wanted in `parameter` of a
-    request. `unchecked`: Claude itself is to say whether there is the model.
-    """
-
-    parameter: str
-    mode: str | None = None
-    model: str | None = None
-    option: tuple[str, str] | None = None
-    unchecked: bool = False
 
 
 class Choosing:
@@ -82,6 +67,8 @@ class Choosing:
         self._next_worker = next_worker
         self._early = early
         self._reported = asyncio.Event()  # what Claude offers
+        # Of the worker of this epoch, and what it was launched under.
+        self._own: tuple[int, Configuration, Offer] | None = None
         # Prompts of the session's MCP servers, and the servers that they are of.
         self._of_servers: tuple[object, tuple[Command, ...]] = (None, ())
         self._choice = asyncio.Lock()
@@ -97,10 +84,17 @@ class Choosing:
         return self._selection(await self.offer())
 
     async def offer(self) -> Offer | None:
-        """What Claude offers to the session, as far as known without it."""
-        return await self._store.offer(self._state.options.cwd, self._configuration())
+        """What Claude offers to the session, as far as known without it: what its own worker has
+        said while that lives, before what others have said.
+        """
+        configuration = self._configuration()
+        if self._own is not None and self._workers.is_live(self._state.id):
+            epoch, under, own = self._own
+            if (epoch, under) == (self._state.epoch, configuration):
+                return own
+        return await self._store.offer(self._state.options.cwd, configuration)
 
-    def _configuration(self) -> offers.Configuration:
+    def _configuration(self) -> Configuration:
         return worker_options.configuration(self._state.record, self._state.options)
 
     async def _first_offer(self) -> Offer | None:
@@ -154,7 +148,7 @@ class Choosing:
             bypass, chosen = self._state.options.bypass, _chosen(self._state.options)
             for one in changes:
                 now = offers.selection(chosen, offer, bypass=bypass)
-                chosen = offers.fitting(_changed(chosen, one, now, offer), offer)
+                chosen = offers.fitting(with_wanted(chosen, one, now, offer), offer)
                 offer = offers.about(chosen.model, offer)
             return chosen
 
@@ -274,7 +268,8 @@ class Choosing:
         if offer == Offer():
             self._reported.set()
             return
-        known, options = None, self._state.options
+        known, options, configuration = None, self._state.options, self._configuration()
+        epoch = self._state.epoch
         of_directory, of_servers = offers.by_place(offer.commands)
         try:
             with contextlib.suppress(StoreUnavailable):  # clients are told all of it
@@ -283,8 +278,9 @@ class Choosing:
                 of_servers = of_servers or self._server_commands()
             told = None if known is None else known.commands + self._server_commands()
             offer = replace(offer, commands=of_directory)
+            self._own = epoch, configuration, offer
             with contextlib.suppress(StoreUnavailable):  # the next worker reports it again
-                await self._store.keep_offer(options.cwd, offer, self._configuration())
+                await self._store.keep_offer(options.cwd, offer, configuration)
             self._of_servers = options.mcp_servers, of_servers
         finally:
             self._reported.set()
@@ -298,53 +294,5 @@ class Choosing:
                     await subscription.client.offer(subscription.session_id, commands)
 
 
-def require(parameter: str, wanted: str, choices: tuple[Choice, ...], offer: Offer | None) -> None:
-    """Raises InvalidParams, which names `parameter`, for a value that is not among the choices."""
-    allowed = [one.id for one in choices]
-    if wanted not in allowed:
-        nothing = otherwise(offer, "Claude offers nothing else here.")
-        words = f"`{parameter}`: must be one of {', '.join(allowed)}. {nothing}"
-        raise InvalidParams(words, {"allowed": allowed})
-
-
-def otherwise(offer: Offer | None, nothing: str) -> str:
-    """What there is besides: `nothing`, if Claude has said what it offers."""
-    return NOT_SAID if offer is None else nothing
-
-
 def _chosen(options: WorkerOptions) -> Chosen:
     return Chosen(options.permission_mode, options.model or offers.DEFAULT_MODEL, options.config)
-
-
-def _changed(chosen: Chosen, wanted: WantedChoice, now: Selection, offer: Offer | None) -> Chosen:
-    if wanted.mode is not None:
-        require(wanted.parameter, wanted.mode, now.modes, offer)
-        chosen = replace(chosen, mode=wanted.mode)
-    if wanted.model is not None:
-        model = offers.model(wanted.model, offer).id  # which may be named as Claude names it
-        if not wanted.unchecked:
-            require(wanted.parameter, model, now.models, offer)
-        chosen = replace(chosen, model=model)
-    if wanted.option is not None:
-        config = _with_option(now, chosen.config, wanted.option, wanted.parameter, offer)
-        chosen = replace(chosen, config=config)
-    return chosen
-
-
-def _with_option(
-    now: Selection, config: Config, option: tuple[str, str], parameter: str, offer: Offer | None
-) -> Config:
-    """The config with this option; raises InvalidParams."""
-    wanted, value = option
-    known = {one.id: one for one in now.options or ()}
-    if wanted not in known:
-        allowed = ["mode", "model", *known]
-        raise InvalidParams(
-            f"`configId`: must be one of {', '.join(allowed)}."
-            f" {otherwise(offer, 'The model has no other options.')}",
-            {"allowed": allowed},
-        )
-    require(parameter, value, known[wanted].choices, offer)
-    if wanted == offers.FAST:
-        return replace(config, fast=value == offers.ON)
-    return replace(config, effort=None if value == offers.DEFAULT_EFFORT else value)

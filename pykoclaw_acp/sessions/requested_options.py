@@ -11,9 +11,9 @@ from pykoclaw_acp.model.choices import Chosen, Config, Offer
 from pykoclaw_acp.model.session_options import RequestedOptions, SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import worker_options
-from pykoclaw_acp.sessions.choosing import WantedChoice, otherwise, require
 from pykoclaw_acp.sessions.ports import OfferStore, SessionStore, Transcripts
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.wanted_choices import WantedChoice, otherwise, require
 
 
 async def settle(

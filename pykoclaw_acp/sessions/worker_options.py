@@ -52,8 +52,12 @@ def opened(
 
 def configuration(record: SessionRecord, options: WorkerOptions) -> Configuration:
     """What decides about that which Claude offers to the session's workers, with these options."""
+    environment = record.environment
     return Configuration(
-        record.environment.account, tuple(sorted(options.setting_sources)), options.cli_path
+        environment.account,
+        tuple(sorted(options.setting_sources)),
+        options.cli_path,
+        environment.service,
     )
 
 

@@ -23,7 +23,7 @@ def keep(cwd: str, offer: Offer, configuration: Configuration) -> Statement:
         " updated_at = excluded.updated_at, position = excluded.position",
         (
             cwd,
-            configuration.account,
+            configuration.models_of,
             _text(configuration),
             msgspec.json.encode(offer.commands).decode(),
             msgspec.json.encode(offer.models).decode(),
@@ -59,20 +59,19 @@ async def newest(database: Database, configuration: Configuration) -> Offer | No
     return _offer(*rows[0]) if rows else None
 
 
-async def newest_of_account(database: Database, account: str) -> Offer | None:
-    """The newest offer of any directory to this account, to which models belong."""
+async def newest_alike(database: Database, configuration: Configuration) -> Offer | None:
+    """The newest offer of any directory whose models belong to the same account and service."""
     rows = await database.read(
         "SELECT commands, models FROM acp_offers WHERE account = ? ORDER BY position DESC LIMIT 1",
-        (account,),
+        (configuration.models_of,),
     )
     return _offer(*rows[0]) if rows else None
 
 
 def _text(configuration: Configuration) -> str:
     """A configuration as rows have it, also those of earlier versions."""
-    return json.dumps(
-        [configuration.account, configuration.setting_sources, configuration.cli_path]
-    )
+    told = [configuration.account, configuration.setting_sources, configuration.cli_path]
+    return json.dumps([*told, configuration.service] if configuration.service else told)
 
 
 def _offer(commands: str, models: str) -> Offer | None:

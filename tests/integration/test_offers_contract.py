@@ -87,6 +87,16 @@ async def test_accounts_in_one_directory_have_own_offers(s: Subject) -> None:
     assert await s.journal.offer("/a", WORK) == Offer((), SONNET)
 
 
+async def test_services_of_one_account_share_no_offer(s: Subject) -> None:
+    gateway = Configuration(service="5e41")
+    await s.journal.keep_offer("/a", Offer(EVERYWHERE, OPUS), HERE)
+    assert await s.journal.offer("/a", gateway) is None
+    await s.journal.keep_offer("/a", Offer((), SONNET), gateway)
+    assert await s.journal.offer("/a", HERE) == Offer(EVERYWHERE, OPUS)
+    narrower = Configuration(setting_sources=("user",), service="5e41")
+    assert await s.journal.offer("/b", narrower) == Offer((), SONNET)
+
+
 async def test_fewer_setting_sources_replace_no_offer(s: Subject) -> None:
     await s.journal.keep_offer("/a", Offer(LOCAL, OPUS), HERE)
     assert await s.journal.offer("/a", NARROWER) == Offer((), OPUS)

@@ -14,6 +14,7 @@ from pykoclaw_acp.model.choices import Model, Offer
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.session_environment import DaemonEnvironment
 from pykoclaw_acp.sessions.new_session import Beginnings
+from tests.integration import linked
 from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client
@@ -80,6 +81,23 @@ async def test_models_of_other_account_settle_nothing(r: Rig) -> None:
         made = await new(wire, **{ACCOUNT: "work", MODEL: "fable"})
         session = await r.sessions.get(made["result"]["sessionId"])
         assert session.record.options.unchecked_model == "fable"
+
+
+async def test_gateway_and_login_have_own_models(r: Rig) -> None:
+    given = {"ANTHROPIC_BASE_URL": "https://gateway", "ANTHROPIC_AUTH_TOKEN": "verysecret"}
+    async with linked.front(r, "one", environment=given) as one, linked.front(r, "two") as two:
+        here, sessions = {"cwd": "/", "mcpServers": []}, []
+        for front, offer in ((one, HAIKU), (two, OPUS)):
+            sessions.append((await front.result(1, "session/new", **here))["sessionId"])
+            session = await r.sessions.get(sessions[-1])
+            assert await session.choosing.offer() is None
+            await session.choosing.keep_offer(offer, starts=True)
+        for front, session, model in ((one, *sessions[:1], "haiku"), (two, *sessions[1:], "opus")):
+            loaded = await front.result(2, "session/load", sessionId=session, **here)
+            assert models({"result": loaded}) == ["default", model]
+        kept = str(await r.database.read("SELECT cwd, account, configuration FROM acp_offers"))
+        assert "gateway" not in kept
+        assert "verysecret" not in kept
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])

@@ -349,6 +349,23 @@ async def test_clients_are_told_first_workers_options(tmp_path: Path) -> None:
         await wire.answer(running)
 
 
+async def test_own_worker_counts_before_others_in_directory(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        running, channel = await slow_worker(r, wire, session)
+        say_ready(channel, ABLE)
+        await wire.answer(running)
+        await eventually(lambda: len(kinds(wire, "config_option_update")) == 1)
+        other = Offer((), (Model("default", "Default", "", "claude-old", ()),))
+        await r.journal.keep_offer("/", other, Configuration(setting_sources=("user",)))
+        answer = await set_option(wire, session, "effort", "max")
+        assert options(answer["result"])["effort"] == "max"
+        r.sessions.workers.retire(session)
+        await eventually(lambda: not r.sessions.workers.is_live(session))
+        refused = await set_option(wire, session, "effort", "low")
+        assert refused["error"]["code"] == -32602, "what was said last counts without a worker"
+
+
 async def test_client_and_setting_decide_on_legacy_models(
     tmp_path: Path,
 ) -> None:

@@ -14,8 +14,8 @@ class MemoryOfferStore(MemoryStore):
             return offers[cwd, configuration]
         made_under = [(one, offer) for (_, one), offer in reversed(offers.items())]
         alike = next((offer for one, offer in made_under if one == configuration), None)
-        account = configuration.account
-        newest = next((offer for one, offer in made_under if one.account == account), None)
+        whose = configuration.models_of
+        newest = next((offer for one, offer in made_under if one.models_of == whose), None)
         other = alike or newest
         return None if other is None else elsewhere(alike, other.models)
 

@@ -266,6 +266,16 @@ def test_an_address_may_hold_a_secret() -> None:
         assert not names.is_secret("ANTHROPIC_BASE_URL", value)
 
 
+def test_services_are_told_apart_without_secrets_values() -> None:
+    def service(*secrets: str, **variables: str) -> str:
+        return StoredEnvironment("", variables, secrets).service
+
+    assert service() == service("HTTPS_PROXY", NODE_EXTRA_CA_CERTS="/ca.pem") == ""
+    gateways = [service(ANTHROPIC_BASE_URL=f"https://{one}") for one in ("one", "two")]
+    told = [*gateways, service("ANTHROPIC_API_KEY"), service("ANTHROPIC_AUTH_TOKEN")]
+    assert len({*told, ""}) == 5
+
+
 def test_what_only_withholds_stays_with_the_daemon() -> None:
     assert names.of_sessions({"DISABLE_TELEMETRY": "1"}) == {"DISABLE_TELEMETRY": "1"}
     assert names.of_one_client({"DISABLE_TELEMETRY": "1"}) == set()

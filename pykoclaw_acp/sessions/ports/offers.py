@@ -15,8 +15,8 @@ class OfferStore(Store, Protocol):
         """The directory's offer under this configuration.
 
         Where there is none: the newest offer under it, with those commands that it has for every
-        directory; without one, the models of the account's newest offer; None if its workers never
-        ran: what others may use says nothing of it.
+        directory; without one, the models of the newest offer to its account and service; None if
+        there is none: what others may use says nothing of it.
         """
 
     async def keep_offer(self, cwd: str, offer: Offer, configuration: Configuration) -> None:

@@ -17,7 +17,7 @@ class SqlOfferStore(SqlStore):
         if found is not None:
             return found
         alike = await offers.newest(self._database, configuration)
-        other = alike or await offers.newest_of_account(self._database, configuration.account)
+        other = alike or await offers.newest_alike(self._database, configuration)
         return None if other is None else elsewhere(alike, other.models)
 
     async def keep_offer(self, cwd: str, offer: Offer, configuration: Configuration) -> None:
@@ -34,7 +34,7 @@ class SqlOfferStore(SqlStore):
         """
         if await offers.of(self._database, cwd, configuration) != offer:
             return False
-        newest = await offers.newest_of_account(self._database, configuration.account)
+        newest = await offers.newest_alike(self._database, configuration)
         alike = await offers.newest(self._database, configuration)
         if newest is None or alike is None:  # an unreadable row
             return False
