@@ -18,7 +18,7 @@ from acp import schema
 from acp.client.connection import ClientSideConnection
 
 from tests.e2e.harness import Stack, script, text
-from tests.e2e.harness.logs import logs, warnings
+from tests.e2e.harness.logs import STARTING, logs, warnings
 from tests.e2e.harness.stack import PROGRAM
 from tests.pictures import encoded, png
 from tests.waiting import eventually
@@ -73,13 +73,24 @@ def silent(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert said == []
 
 
+through = pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param((), id="front", marks=pytest.mark.long),
+        pytest.param(("serve", "--stdio"), id="stdio"),
+    ],
+)
+
+
 @asynccontextmanager
-async def connected(stack: Stack) -> AsyncIterator[tuple[ClientSideConnection, Editor, int]]:
+async def connected(
+    stack: Stack, arguments: tuple[str, ...]
+) -> AsyncIterator[tuple[ClientSideConnection, Editor, int]]:
     editor = Editor()
     log = (stack.root / "agent.log").open("ab")
     with log:
         async with acp.spawn_agent_process(
-            editor, *stack.recorded(*PROGRAM, "serve", "--stdio"),  # type: ignore[arg-type]
+            editor, *stack.recorded(*PROGRAM, *arguments),  # type: ignore[arg-type]
             env=stack.environment, cwd=stack.root, use_unstable_protocol=True,
             transport_kwargs={"stderr": log, "shutdown_timeout": 10.0},
         ) as (connection, process):  # fmt: skip
@@ -93,15 +104,16 @@ async def connected(stack: Stack) -> AsyncIterator[tuple[ClientSideConnection, E
             yield connection, editor, process.pid
 
 
+@through
 @pytest.mark.long
 @pytest.mark.filterwarnings(
     "ignore::ResourceWarning"
 )  # the SDK leaves the pipes of a killed agent to the collector
-async def test_official_client_tells_the_story(stack: Stack) -> None:
+async def test_official_client_tells_the_story(stack: Stack, arguments: tuple[str, ...]) -> None:
     first = script(
         "thinking Let me think.", "text I make it.", "bash mkdir made", "text The first answer."
     )
-    async with connected(stack) as (connection, editor, server):
+    async with connected(stack, arguments) as (connection, editor, server):
         session = (await connection.new_session(cwd=str(stack.work), mcp_servers=[])).session_id
         answer = await connection.prompt(session_id=session, prompt=[acp.text_block(first)])
         assert answer.stop_reason == "end_turn"
@@ -112,7 +124,7 @@ async def test_official_client_tells_the_story(stack: Stack) -> None:
         os.kill(server, signal.SIGKILL)
         await stack.kill_everything()
 
-    async with connected(stack) as (connection, editor, _):
+    async with connected(stack, arguments) as (connection, editor, _):
         await connection.load_session(cwd=str(stack.work), session_id=session, mcp_servers=[])
         assert [
             one for one in kept(editor.events) if not isinstance(one, schema.UserMessageChunk)
@@ -141,11 +153,15 @@ async def test_official_client_tells_the_story(stack: Stack) -> None:
         text("The second answer."),
         text("The third answer."),
     ]
-    await stack.nothing_left()
+    if arguments:  # else the daemon goes on
+        await stack.nothing_left()
 
 
-async def test_whole_surface_works_with_official_client(stack: Stack) -> None:
-    async with connected(stack) as (connection, editor, _):
+@through
+async def test_whole_surface_works_with_official_client(
+    stack: Stack, arguments: tuple[str, ...]
+) -> None:
+    async with connected(stack, arguments) as (connection, editor, _):
         wire = connection._conn  # noqa: SLF001  for what is not in the SDK's client yet
         ask = wire.send_request
         await connection.authenticate(method_id="anthropic-api-key")
@@ -244,4 +260,9 @@ async def test_whole_surface_works_with_official_client(stack: Stack) -> None:
         with pytest.raises(acp.RequestError) as locked:
             await connection.new_session(cwd=str(stack.work), mcp_servers=[])
         assert locked.value.code == -32000
-    assert warnings((stack.root / "agent.log").read_text(), *logs(stack)) == []
+    agent = (stack.root / "agent.log").read_text()
+    if not arguments:
+        assert STARTING.fullmatch(agent)
+        agent = ""
+        assert logs(stack)
+    assert warnings(agent, *logs(stack)) == []

@@ -14,6 +14,8 @@ def logs(stack: Stack) -> list[str]:
     return [path.read_text() for path in stack.home.glob(".local/state/pykoclaw/*/*.log*")]
 
 
+# What a front says on stderr when it starts the daemon, which has a log.
+STARTING: Final = re.compile(r"pykoclaw-acp \S+: starting the daemon at \S+\n")
 # A worker has ended before asyncio had reaped its CLI, on a busy machine.
 REAPED_LATE: Final = "that handles pid"
 LOCKED: Final = re.compile(r"(?<![a-z])locked", re.IGNORECASE)  # not a loop that was blocked
