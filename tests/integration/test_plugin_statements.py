@@ -8,12 +8,12 @@ import asyncio
 import math
 import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import UTC, date, datetime
 from importlib.metadata import PackageNotFoundError
 from operator import methodcaller
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -171,6 +171,38 @@ async def test_a_transaction_is_one_batch(world: World) -> None:
         with pytest.raises(error):
             await world.use(function)
     assert [row["a"] for row in await world.run("SELECT a FROM t")] == ["a", "b", "c"]
+
+
+INSERT: Final = "INSERT INTO t VALUES ('outside')"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        methodcaller("execute", INSERT),
+        methodcaller("executemany", INSERT, [()]),
+        methodcaller("executescript", INSERT),
+        methodcaller("commit"),
+        methodcaller("rollback"),
+        lambda db: ExitStack().enter_context(db.transaction()),
+    ],
+)
+async def test_handle_is_refused_within_its_transaction(
+    world: World, use: Callable[[Handle], Any]
+) -> None:
+    await world.use(lambda db: db.executescript("CREATE TABLE t (a)"))
+
+    def mixed(db: Handle) -> None:
+        with db.transaction() as batch:
+            batch.execute("INSERT INTO t VALUES ('inside')")
+            with pytest.raises(sqlite3.NotSupportedError, match="was not done"):
+                use(db)
+            use(db)
+
+    with pytest.raises(sqlite3.NotSupportedError, match="was not done"):
+        await world.use(mixed)
+    await world.use(lambda db: db.execute("INSERT INTO t VALUES ('later')"))
+    assert [row["a"] for row in await world.run("SELECT a FROM t")] == ["later"]
 
 
 async def test_commit_is_never_rolled_back_in_silence(world: World) -> None:

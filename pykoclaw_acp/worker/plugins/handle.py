@@ -23,6 +23,10 @@ _COMMITTED: Final = (
     "A statement outside of `with db.transaction()` is committed at once in a session of"
     " pykoclaw-acp, and cannot be rolled back."
 )
+_INSIDE: Final = (
+    "Within `with db.transaction() as t` use `t`: what the handle itself does is not part of that"
+    " transaction. It was not done."
+)
 _UNKNOWN: Final = (
     "In a session of pykoclaw-acp a transaction is sent at its end: it has no results before that,"
     " and reads nothing."
@@ -39,6 +43,7 @@ class Handle:
         self._calls = calls
         self._loop = loop
         self._lock = threading.RLock()
+        self._collecting = False  # a transaction, in the thread that has the lock
         self._row_factory: RowFactory | None = Row
         self._uncommitted = False  # as the plugin has to think
         self._closed = False
@@ -63,7 +68,7 @@ class Handle:
 
     def executescript(self, script: str) -> ResultCursor:
         """Run a script; its statements are committed one by one, except between BEGIN and COMMIT."""
-        with self._lock:
+        with self._outside():
             self._wait(self._calls.run_script(script))
             return ResultCursor(SqlResult(), self._row_factory)
 
@@ -73,13 +78,15 @@ class Handle:
 
     def commit(self) -> None:
         """Nothing is left to be committed."""
-        self._uncommitted = False
+        with self._outside():
+            self._uncommitted = False
 
     def rollback(self) -> None:
         """Raises sqlite3.NotSupportedError if something was written since the last commit."""
-        if self._uncommitted:
-            self._uncommitted = False
-            _refuse(_COMMITTED)
+        with self._outside():
+            if self._uncommitted:
+                self._uncommitted = False
+                _refuse(_COMMITTED)
 
     def close(self) -> None:
         """Refuse what comes later."""
@@ -88,16 +95,28 @@ class Handle:
     @contextmanager
     def transaction(self) -> Iterator[UnsentTransaction]:
         """Collect the statements of the block, which only writes, and run them as one transaction
-        at its end. If the block raises, nothing is sent.
+        at its end. If the block raises, nothing is sent. Within it the handle refuses everything.
         """
-        with self._lock:
+        with self._outside():
             batch = UnsentTransaction()
-            yield batch
+            self._collecting = True
+            try:
+                yield batch
+            finally:
+                self._collecting = False
             if batch.statements:
                 batch.sent(self._wait(self._calls.run(*batch.statements)))
 
-    def _run(self, one: SqlStatement) -> ResultCursor:
+    @contextmanager
+    def _outside(self) -> Iterator[None]:
+        """The lock. Raises sqlite3.NotSupportedError in a transaction of this thread."""
         with self._lock:
+            if self._collecting:
+                _refuse(_INSIDE)
+            yield
+
+    def _run(self, one: SqlStatement) -> ResultCursor:
+        with self._outside():
             (result,) = self._wait(self._calls.run(one))
             self._uncommitted = self._uncommitted or result.columns is None
             return ResultCursor(result, self._row_factory)
