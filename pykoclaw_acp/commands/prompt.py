@@ -57,7 +57,7 @@ def main(
     prompt = _input() if reads else text
     if why := unfit(prompt or ""):
         raise CommandFailed(why)
-    present = not reads and not detach and not as_json and is_attended()
+    present = not detach and not as_json and is_attended()
     view = _Page(present) if terminal.is_terminal() and not as_json else _Plain(as_json)
     key = key or str(uuid4())
     sending = _sending(

@@ -266,12 +266,14 @@ async def test_question_for_nobody_says_how_to_answer_it(shared: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_question_is_answered_in_the_terminal(stack: Stack) -> None:
+@pytest.mark.parametrize("typed", [False, True])
+async def test_question_is_answered_in_the_terminal(stack: Stack, typed: bool) -> None:
+    """Also after a prompt that was typed there, with Ctrl-D at its end."""
     client, session = await conversation(stack)
     await client.close()
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        *PROGRAM, "prompt", session, ASKS,
+        *PROGRAM, "prompt", session, *([] if typed else [ASKS]),
         stdin=theirs, stdout=theirs, stderr=theirs, env=stack.environment, cwd=stack.root,
         start_new_session=True,
     )  # fmt: skip
@@ -284,6 +286,9 @@ async def test_question_is_answered_in_the_terminal(stack: Stack) -> None:
             seen.extend(os.read(ours, 65536))
         return words in seen
 
+    if typed:
+        await eventually(lambda: saw(b"Ctrl-D"))
+        os.write(ours, f"{ASKS}\n\x04".encode())
     await eventually(lambda: saw(b"y: Allow once"))
     os.write(ours, b"y\n")
     await eventually(lambda: saw(b"Made."))

@@ -247,18 +247,19 @@ def test_prompt_that_nobody_had_is_refused(
     assert refused.value is error
 
 
+@pytest.mark.parametrize("text", ["Hello.", "-"])
 @pytest.mark.parametrize("shown", [False, True])
 @pytest.mark.parametrize("typed", [False, True])
 def test_only_a_terminal_counts_as_somebody(
-    monkeypatch: pytest.MonkeyPatch, shown: bool, typed: bool
+    monkeypatch: pytest.MonkeyPatch, shown: bool, typed: bool, text: str
 ) -> None:
     """With the output in a file nobody sees what is asked."""
     daemon = Daemon("done")
     monkeypatch.setattr(prompt, "stream", daemon.stream)
     monkeypatch.setattr(prompt, "answering", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: typed))
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: typed, read=lambda: "Hello."))
     monkeypatch.setattr(terminal, "is_terminal", lambda: shown)
-    prompt.main("s", "Hello.", detach=False, key=None, as_json=False)
+    prompt.main("s", text, detach=False, key=None, as_json=False)
     assert daemon.sent[0]["present"] is (shown and typed)
 
 
