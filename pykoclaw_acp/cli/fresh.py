@@ -1,7 +1,7 @@
 """`pykoclaw acp …`: the process becomes `pykoclaw-acp …`, in a fresh interpreter.
 
-pykoclaw has imported the standard library's `sqlite3` by the time it looks for our command, and a
-process must not have two SQLite libraries (`store/engine.py`).
+By the time it looks for our command pykoclaw has loaded its plugins, which a daemon must not run, and
+the standard library's `sqlite3`, where a process must not have two (`store/engine.py`).
 """
 
 from __future__ import annotations
@@ -10,21 +10,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import click
 
-from pykoclaw_acp.store import engine
 
-
-def renew(arguments: Sequence[str]) -> None:
-    """Replace this program by `pykoclaw-acp` with the arguments, if the SQLite library that we need
-    can no longer be loaded; otherwise return.
+def renew(arguments: Sequence[str]) -> NoReturn:
+    """Replace this program by `pykoclaw-acp` with the arguments.
 
     Process id, parent, environment, working directory, standard streams and inherited sockets stay.
     What plugins of pykoclaw have printed is dropped: standard output is the client's.
     """
-    if not engine.is_shut_out():
-        return
     command = [sys.executable, *_flags(), "-m", "pykoclaw_acp", *arguments]
     try:
         os.execv(command[0], command)  # noqa: S606  no shell is wanted

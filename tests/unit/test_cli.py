@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import subprocess
 import sys
 import tomllib
 from importlib.metadata import EntryPoint
@@ -15,11 +17,12 @@ from click.testing import CliRunner, Result
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.__main__ import main
-from pykoclaw_acp.cli import cli
+from pykoclaw_acp.cli import cli, fresh
 from pykoclaw_acp.errors import DataDirectoryLocked
 from pykoclaw_acp.plugin import AcpPlugin
 
-PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 @pytest.fixture(autouse=True)
@@ -214,6 +217,30 @@ def test_the_console_script_of_the_project_is_main() -> None:
     assert EntryPoint(name, PROJECT["scripts"][name], "console_scripts").load() is main
 
 
+BELOW_PYKOCLAW = """
+import sys
+
+sys.modules["pysqlite3"] = None  # cannot be imported
+import click, sqlite3
+from pykoclaw_acp.plugin import AcpPlugin
+
+pykoclaw = click.Group()
+AcpPlugin().register_commands(pykoclaw)
+print("A plugin was loaded.")
+pykoclaw(prog_name="pykoclaw")
+"""
+
+
+def test_nothing_runs_beside_loaded_plugins() -> None:
+    """Also where there is one SQLite library only; what was printed is gone with the interpreter."""
+    shown = subprocess.run(
+        [sys.executable, "-c", BELOW_PYKOCLAW, "acp", "--version"],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert shown.stdout == f"pykoclaw-acp, version {__version__}\n"
+
+
 def test_pykoclaw_finds_plugin_and_adds_acp_command(monkeypatch: pytest.MonkeyPatch) -> None:
     ((name, value),) = PROJECT["entry-points"]["pykoclaw.plugins"].items()
     plugin = EntryPoint(name, value, "pykoclaw.plugins").load()()
@@ -223,9 +250,11 @@ def test_pykoclaw_finds_plugin_and_adds_acp_command(monkeypatch: pytest.MonkeyPa
     def pykoclaw() -> None: ...
 
     plugin.register_commands(pykoclaw)
+    renewed: list[list[str]] = []
+    monkeypatch.setattr(fresh, "renew", renewed.append)
     monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "0")
     result = CliRunner().invoke(pykoclaw, ["acp", "config"])
-    assert result.exit_code == 78
+    assert (result.exit_code, renewed) == (78, [["config"]])
     assert "PYKOCLAW_MAX_WORKERS is '0'" in result.stderr
     assert plugin.get_mcp_servers(None, "acp-1") == {}
     assert plugin.get_db_migrations() == []
