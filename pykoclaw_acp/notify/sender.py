@@ -16,8 +16,9 @@ from pykoclaw_acp.notify.quiet import QuietHours
 from pykoclaw_acp.notify.targets import CommandTarget, Webhook
 
 FIRST_PAUSE: Final = 5.0  # s; doubled after each failure
+MOST_DOUBLED: Final = 10  # times; then it is longer than the longest
 LONGEST_PAUSE: Final = 3600.0  # s
-GIVE_UP: Final = 24 * 3600.0  # s after the notice
+GIVE_UP: Final = 24 * 3600.0  # s after the notice, unless that is a question that waits
 TOO_OLD: Final = "nobody could be told of it for a day"
 AT_ONCE: Final = 4  # notices that a target is told at the same time
 
@@ -108,8 +109,8 @@ class Sender:
             raise NotAccepted(f"it could not be told: {error}") from error
 
     async def _failed(self, one: DueNotification, reason: str) -> None:
-        pause = min(FIRST_PAUSE * 2**one.attempts, LONGEST_PAUSE)
-        given_up = one.age + pause > GIVE_UP
+        pause = min(FIRST_PAUSE * 2 ** min(one.attempts, MOST_DOUBLED), LONGEST_PAUSE)
+        given_up = one.kind != NoticeKind.QUESTION and one.age + pause > GIVE_UP
         log.warning(
             "A notice was not accepted" + (", and is given up" if given_up else ""),
             action="notice_given_up" if given_up else "notice_refused",

@@ -165,17 +165,20 @@ NOTICE = Notice("turn-1", NoticeKind.TURN_ENDED, 0, PLACE, "A turn has ended.")
 
 
 async def failures(
-    *tried: tuple[int, float], quiet: QuietHours | None = None
+    *tried: tuple[int, float],
+    quiet: QuietHours | None = None,
+    kind: NoticeKind = NoticeKind.TURN_ENDED,
 ) -> list[NotificationRow]:
     """What becomes of notifications, tried so often and so old (s), that are not accepted."""
     database = MemoryDatabase(cast("Clock", SimpleNamespace(now=lambda: NOW)))
     rows = database.notifications
     for number, (attempts, age) in enumerate(tried):
-        notice = replace(NOTICE, notice_id=f"turn-{number}")
+        notice = replace(NOTICE, notice_id=f"turn-{number}", kind=kind)
         made = NOW - round(age * 1000)
         database.notices[notice.notice_id] = NoticeRow(notice, "{}", made)
         rows[notice.notice_id, "t"] = NotificationRow(NOW, attempts)
     store, target = MemoryNoticeStore(database), CommandTarget(("/nowhere",))
+    store.is_pending = AsyncMock(return_value=True)  # type: ignore[method-assign]
     running = asyncio.create_task(sender.Sender(store, "t", target, None, quiet).run())
     await eventually(lambda: all(row.outcome or row.due > NOW for row in rows.values()))
     running.cancel()
@@ -212,6 +215,12 @@ async def test_a_notice_is_given_up_after_a_day() -> None:
     rows = await failures((20, day - 3601), (20, day - 3599), (0, day - 4))
     assert pauses(rows) == [3600.0]
     assert [row.outcome for row in rows] == [None, "given_up", "given_up"]
+
+
+async def test_question_that_waits_is_not_given_up() -> None:
+    day = 24 * 3600
+    rows = await failures((20, day - 1), (0, 2 * day), (2000, 90 * day), kind=NoticeKind.QUESTION)
+    assert pauses(rows) == [3600.0, 5.0, 3600.0]
 
 
 async def test_notice_of_a_day_ago_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
