@@ -57,13 +57,14 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class ImportedDelivery:
-    """An imported turn that said what is delivered: `seq` of its first event, and the entry of its
-    newest text in a transcript.
+    """An imported turn that said what is delivered: `seq` of its first event, the entry of its
+    newest text in a transcript, and that of its prompt.
     """
 
     seq: int
     path: str
     entry: str
+    prompt: str
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ def time_of(text: str) -> datetime | None:
 
 
 def note(delivery: Delivery) -> Note:
-    """What Claude is told of a delivery that the user was shown."""
+    """What Claude is told of a delivery that the user was shown, be it as a turn."""
     return Note(
         f"{_ID}{delivery.delivery_id}",
         f"{_heading(delivery)} The user was shown this message, of {delivery.created_at}:\n\n"

@@ -28,10 +28,10 @@ log: Final = structlog.get_logger()
 
 @dataclass(slots=True)
 class FoundTurns:
-    """Turns that said what is delivered, by delivery: their first events, the newest first."""
+    """Turns that said what is delivered, by delivery, the newest first."""
 
     missing: list[str]  # deliveries of what was said in the conversation, without a turn until now
-    seqs: dict[str, list[int]] = field(default_factory=dict)
+    turns: dict[str, list[ImportedDelivery]] = field(default_factory=dict)
     last_seq: int = -1  # the log's newest event as the turns were looked for
 
 
@@ -67,17 +67,17 @@ class DeliveredTurns:
             return
         found.last_seq = session.last_seq
         for one in found.missing:
-            if seqs := await self._turns_of(session, one):
-                found.seqs[one] = seqs
-        found.missing = [one for one in found.missing if one not in found.seqs]
+            if turns := await self._turns_of(session, one):
+                found.turns[one] = turns
+        found.missing = [one for one in found.missing if one not in found.turns]
 
-    async def _turns_of(self, session: Session, delivery_id: str) -> list[int]:
+    async def _turns_of(self, session: Session, delivery_id: str) -> list[ImportedDelivery]:
         """Turns that said this, at the time of its run: at another time it was another run's."""
         if (delivery := await self._own(delivery_id)) is None:
             return []
         try:
             said = await self._store.taken_in(session.id, delivery, self._used.get(session.id, 0))
-            return [one.seq for one in said if is_of_run(delivery, await _said_at(one))]
+            return [one for one in said if is_of_run(delivery, await _said_at(one))]
         except Exception as error:  # what is shown twice is read, what is not shown is lost
             if passes(error):
                 raise
@@ -100,18 +100,18 @@ class DeliveredTurns:
 
     async def standing_for(
         self, session: Session, delivery: Delivery, found: FoundTurns
-    ) -> int | None:
-        """Where the turn began that is this delivery's; None if it is to be shown."""
+    ) -> ImportedDelivery | None:
+        """The turn that is this delivery's; None if it is to be shown."""
         used = self._used.get(session.id, 0)
-        unused = (seq for seq in found.seqs.get(delivery.delivery_id, ()) if seq > used)
-        seq = next(unused, None)
-        if seq is None or await self._store.has_twin(delivery):  # which may be what it stands for
+        turns = found.turns.get(delivery.delivery_id, ())
+        turn = next((one for one in turns if one.seq > used), None)
+        if turn is None or await self._store.has_twin(delivery):  # which may be what it stands for
             return None
-        return seq
+        return turn
 
-    def use(self, session: Session, seq: int) -> None:
-        """The turn that began there stood for a delivery."""
-        self._used[session.id] = seq
+    def use(self, session: Session, turn: ImportedDelivery) -> None:
+        """This turn stood for a delivery."""
+        self._used[session.id] = turn.seq
 
 
 async def _said_at(one: ImportedDelivery) -> datetime | None:

@@ -157,7 +157,7 @@ class Deliverer:
                 if delivery is None:
                     return True
                 turn = await self._turns.standing_for(session, delivery, found)
-                await session.receive(delivery, self._store, known=turn is not None)
+                await session.receive(delivery, self._store, known=turn)
             if turn is not None:
                 self._turns.use(session, turn)
         except (StoreUncertain, StoreClosed, Conflict):

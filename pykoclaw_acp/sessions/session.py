@@ -15,7 +15,7 @@ import structlog
 from pykoclaw_acp import crash_points, on_behalf
 from pykoclaw_acp.channel.frames import Numbered
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
-from pykoclaw_acp.model.deliveries import Delivery
+from pykoclaw_acp.model.deliveries import Delivery, ImportedDelivery
 from pykoclaw_acp.model.events import OpenTools
 from pykoclaw_acp.model.permissions import StoredRequest
 from pykoclaw_acp.model.turns import Turn
@@ -213,9 +213,9 @@ class Session(SessionParts):
             await self._background.over()
 
     async def receive(
-        self, delivery: Delivery, store: DeliveryStore, *, known: bool = False
+        self, delivery: Delivery, store: DeliveryStore, *, known: ImportedDelivery | None = None
     ) -> None:
-        """Show a message that another program delivers, unless it is `known`; raises as
+        """Show a message that another program delivers, unless it is `known` as a turn; raises as
         `DeliveryStore.deliver`.
         """
         seqs, events = await store.deliver(self.id, delivery, known=known)

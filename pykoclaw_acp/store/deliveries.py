@@ -174,8 +174,9 @@ async def taken_in(
             entry = entry or _entry(source)
         if isinstance(event, UserMessage):
             if is_shown(delivery, answer(reversed(said))):
-                paths = await database.read(_PATH, (session_id, _entry(source)))
-                found += [ImportedDelivery(int(seq), path, entry) for (path,) in paths]
+                prompt = _entry(source)
+                paths = await database.read(_PATH, (session_id, prompt))
+                found += [ImportedDelivery(int(seq), path, entry, prompt) for (path,) in paths]
             said.clear()
             entry = ""
     return found

@@ -71,7 +71,13 @@ _RUNNING: Final = (
     f"SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND origin = {BACKGROUND}"  # noqa: S608  constant
     f" AND state IN {UNFINISHED} LIMIT 1"
 )
-
+# From the newest turn that Claude goes on from to the first one.
+_REMEMBERED: Final = (
+    "WITH RECURSIVE held (uuid) AS (SELECT x.head FROM acp_sessions s JOIN acp_transcripts x"
+    " ON x.acp_session_id = s.acp_session_id AND x.claude_session_id = s.followed"
+    " WHERE s.acp_session_id = ? UNION SELECT t.parent FROM held h JOIN acp_transcript_turns t"
+    " ON t.acp_session_id = ? AND t.prompt_uuid = h.uuid) SELECT 1 FROM held WHERE uuid = ? LIMIT 1"
+)
 _REWIND: Final = (
     "UPDATE acp_transcript_turns SET rewound_at = ?, told = 1, told_by = NULL"
     " WHERE acp_session_id = ? AND prompt_uuid = ? AND rewound_at IS NULL"
@@ -125,6 +131,11 @@ async def turns(database: Database, session_id: str, limit: int) -> list[Transcr
         TranscriptTurn(uuid, claude, parent, bool(own), last, bool(told), told_in)
         for uuid, claude, parent, own, last, told, told_in in reversed(rows)
     ]
+
+
+async def is_remembered(database: Database, session_id: str, prompt_uuid: str) -> bool:
+    """Whether the turn is on the branch of the transcripts that Claude goes on from."""
+    return bool(await database.read(_REMEMBERED, (session_id, session_id, prompt_uuid)))
 
 
 async def own(database: Database, session_id: str, *, new: bool) -> list[str]:

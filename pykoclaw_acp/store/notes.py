@@ -51,17 +51,18 @@ _GIVE_DELIVERED_AGAIN: Final = (
 )
 
 
-def add(session_id: str, note_id: str, text: str) -> Statement:
-    """Add a note; one with this id that exists stays as it is.
+def add(session_id: str, note_id: str, text: str, after: int | None = None) -> Statement:
+    """Add a note; one with this id that exists stays as it is. `after`: the place in the log of what it
+    tells of, by default its end.
 
     To be part of the transaction that writes what the note tells of.
     """
     return Statement(
         "INSERT INTO acp_notes (note_id, acp_session_id, position, text, after_seq) VALUES (?, ?,"  # noqa: S608
         " (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_notes WHERE acp_session_id = ?), ?,"
-        f" (SELECT {LAST_SEQ} FROM acp_sessions s WHERE s.acp_session_id = ?))"
+        f" COALESCE(?, (SELECT {LAST_SEQ} FROM acp_sessions s WHERE s.acp_session_id = ?)))"
         " ON CONFLICT (note_id) DO NOTHING",
-        (note_id, session_id, session_id, text, session_id),
+        (note_id, session_id, session_id, text, after, session_id),
     )
 
 

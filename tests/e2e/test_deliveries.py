@@ -126,7 +126,10 @@ def _has(client: Client, session: str, words: str) -> bool:
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["group", "isolated"])
 async def test_result_whose_turn_was_imported_is_seen_once(stack: Stack, mode: str) -> None:
-    """pykoclaw's scheduler writes what Claude said into a transcript, and enqueues it as well."""
+    """pykoclaw's scheduler writes what Claude said into a transcript, and enqueues it as well. Claude is
+    told all of it, though a digest of the turn has only the end of a long answer.
+    """
+    result = f"Forty-two.{' and more' * 600}"
     client, session = await conversation(stack)
     path = stack.data / "pykoclaw.db"
     files.insert(
@@ -135,7 +138,7 @@ async def test_result_whose_turn_was_imported_is_seen_once(stack: Stack, mode: s
         id="0a1b2c3d",
         conversation=name(session),
         prompt="Look at the logs of the whole night, and say what is wrong there. "
-        + text("<reply>Forty-two.</reply>"),
+        + text(f"<reply>{result}</reply>"),
         schedule_type="once",
         schedule_value="2000-01-01",
         context_mode=mode,
@@ -148,7 +151,6 @@ async def test_result_whose_turn_was_imported_is_seen_once(stack: Stack, mode: s
     await client.until(lambda: "Forty-two." in client.text(session))
     await client.prompt(session, text("Thanks."))
     assert client.text(session).count("Forty-two.") == 1
-    asked = str(stack.asked()[-1]["messages"])
-    assert "Forty-two." in asked
-    enqueue(path, name(session), "Forty-two.", task="0a1b2c3d")  # of a run that left no transcript
+    assert result in str(stack.asked()[-1]["messages"])
+    enqueue(path, name(session), result, task="0a1b2c3d")  # of a run that left no transcript
     await client.until(lambda: client.text(session).count("Forty-two.") == 2)

@@ -36,8 +36,10 @@ def times_said(path: Path) -> int:
     return sum(payload.count("Done.") for (payload,) in found)
 
 
-async def imported(r: Rig, session: str, transcript: Path, said_at: datetime | None) -> None:
-    """A turn that another program ran, in which Claude said "Done."."""
+async def imported(
+    r: Rig, session: str, transcript: Path, said_at: datetime | None, said: str = "Done."
+) -> None:
+    """A turn that another program ran, and what Claude said in it."""
     entry = {"uuid": "said", "timestamp": said_at and said_at.isoformat()}
     transcript.write_text(  # noqa: ASYNC240
         "no entry: said\n" + json.dumps(entry) + "\n"
@@ -45,7 +47,7 @@ async def imported(r: Rig, session: str, transcript: Path, said_at: datetime | N
     row = TranscriptRow("claude", str(transcript), 1, 1, 1, 1, "", "asked", related=True)
     asked = UserMessage("asked", {"type": "text", "text": "Is it done?"})
     turn = TranscriptTurn("asked", "claude", last_uuid="said")
-    events: list[tuple[str, Event]] = [("asked:0", asked), ("said:0", Text("m", "Done."))]
+    events: list[tuple[str, Event]] = [("asked:0", asked), ("said:0", Text("m", said))]
     await r.journal.commit_piece(session, ImportedPiece(row, events, [turn]))
 
 
@@ -69,6 +71,21 @@ async def test_result_is_omitted_only_if_run_was_imported(
         async with delivering(r):
             await eventually(partial(is_delivered, path, delivery))
         assert times_said(path) == (2 if shown else 1)
+
+
+@pytest.mark.parametrize("followed", ["claude", "another"])
+async def test_claude_gets_whole_result_that_it_lacks(tmp_path: Path, followed: str) -> None:
+    path, result = tmp_path / "pykoclaw.db", f"{'long ' * 1000}Done."
+    async with rig(tmp_path) as r:
+        session, _ = await attached(r)
+        await imported(r, session.id, tmp_path / "claude.jsonl", SOON, result)
+        await r.journal.follow_transcript(session.id, followed, told=False)
+        delivery = enqueue(path, name(session), result, at=CREATED.isoformat())
+        async with delivering(r):
+            await eventually(partial(is_delivered, path, delivery))
+        assert times_said(path) == 1
+        notes = await r.journal.pending_notes(session.id)
+        assert [result in one.text for one in notes] == ([] if followed == "claude" else [True])
 
 
 async def test_turn_counts_once_also_for_the_next_daemon(tmp_path: Path) -> None:

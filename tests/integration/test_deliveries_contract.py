@@ -19,6 +19,7 @@ from tests.twins.rows import QueuedDelivery
 
 AT = "2026-01-01T00:0{}:00+00:00"
 NEWS = QueuedDelivery("d1", "acp-one", "News.", created_at=AT.format(1))
+BRANCHES = {"first": None, "side": None, "newest": "first"}  # turns, and which each goes on from
 
 
 @pytest.fixture(params=BOTH)
@@ -116,15 +117,53 @@ async def test_delivery_is_logged_once_with_its_note(s: Subject) -> None:
     assert await s.deliveries.waiting() == []
 
 
-async def test_known_and_empty_deliveries_are_only_marked(s: Subject) -> None:
+async def imported(s: Subject, session: str, claude: str) -> dict[str, ImportedDelivery]:
+    """Turns that said it, each in a Claude session of its own, by that."""
+    found = {}
+    for number, (name, parent) in enumerate(BRANCHES.items()):
+        asked = UserMessage(name, {"type": "text", "text": "What is new?"}, "terminal")
+        said: list[tuple[str, Event]] = [
+            (f"{name}:0", asked),
+            (f"said-{name}:0", Text("m", "News.")),
+        ]
+        row = TranscriptRow(name, f"/t/{name}.jsonl", 1, 1, 1, 1, "{}", name, related=True)
+        turn = TranscriptTurn(name, name, parent, last_uuid=f"said-{name}")
+        await s.imports.commit_piece(session, ImportedPiece(row, said, [turn]))
+        found[name] = ImportedDelivery(2 * number + 1, row.path, f"said-{name}", name)
+    await s.imports.follow_transcript(session, claude, told=False)
+    return found
+
+
+async def test_claude_is_told_of_turns_that_it_lacks(s: Subject) -> None:
     session = await s.session()
+    turns = await imported(s, session, "newest")
+    for name in BRANCHES:
+        delivery = await queued(s, replace(NEWS, delivery_id=name))
+        told = await s.journal.pending_notes(session)
+        assert await s.deliveries.deliver(session, delivery, known=turns[name]) == ([], [])
+        lacked = [note(delivery)] if name == "side" else []
+        assert await s.journal.pending_notes(session) == [*told, *lacked]
+    assert await statuses(s) == ["delivered"] * 3
+    assert len(await s.journal.read(session, 0, 99)) == 2 * len(BRANCHES)
+
+
+async def test_deliveries_that_say_nothing_new_are_only_marked(s: Subject) -> None:
+    session = await s.session()
+    turn = (await imported(s, session, "newest"))["first"]
+    logged = await s.journal.read(session, 0, 99)
     known = await queued(s)
     empty = await queued(s, replace(NEWS, delivery_id="d2", message=" \n"))
-    assert await s.deliveries.deliver(session, known, known=True) == ([], [])
+    assert await s.deliveries.deliver(session, known, known=turn) == ([], [])
     assert await s.deliveries.deliver(session, empty) == ([], [])
     assert await statuses(s) == ["delivered", "delivered"]
-    assert await s.journal.read(session, 0, 9) == []
+    assert await s.journal.read(session, 0, 99) == logged
     assert await s.journal.pending_notes(session) == []
+
+
+async def test_empty_delivery_is_no_use_of_session(s: Subject) -> None:
+    session = await s.session()
+    empty = await queued(s, replace(NEWS, message=" \n"))
+    assert await s.deliveries.deliver(session, empty) == ([], [])
     found = await s.journal.find(session)
     assert found is not None
     assert not found.prompted
@@ -187,8 +226,8 @@ async def test_imported_turns_that_said_it_are_found(s: Subject) -> None:
     await s.imports.commit_piece(session, ImportedPiece(row, said, turns))
     await s.journal.append(session, [Text("m", "News.")])
     newest, oldest = (
-        ImportedDelivery(5, row.path, "answer-2"),
-        ImportedDelivery(1, row.path, "answer-0"),
+        ImportedDelivery(5, row.path, "answer-2", "prompt-2"),
+        ImportedDelivery(1, row.path, "answer-0", "prompt-0"),
     )
     assert await s.deliveries.taken_in(session, delivery, 0) == [newest, oldest]
     assert await s.deliveries.taken_in(session, delivery, 4) == [newest]

@@ -17,6 +17,7 @@ from pykoclaw_acp.model.deliveries import (
     WaitingDeliveries,
 )
 from pykoclaw_acp.model.events import Event, Text, UserMessage
+from pykoclaw_acp.model.imports import chain
 from pykoclaw_acp.model.scheduled import answer
 from pykoclaw_acp.store.deliveries import PROMPT
 from tests.twins.base import MemoryStore
@@ -96,7 +97,7 @@ class MemoryDeliveryStore(MemoryStore):
                 turn = tables.transcript_turns.get((session_id, uuid))
                 if turn is not None and rules.is_shown(delivery, answer(reversed(said))):
                     transcript = tables.transcripts[session_id, turn.claude_session_id]
-                    found.append(ImportedDelivery(one.seq, transcript.path, entry))
+                    found.append(ImportedDelivery(one.seq, transcript.path, entry, uuid))
                 said.clear()
                 entry = ""
         return found
@@ -113,25 +114,32 @@ class MemoryDeliveryStore(MemoryStore):
         )
 
     async def deliver(
-        self, session_id: str, delivery: Delivery, *, known: bool = False
+        self, session_id: str, delivery: Delivery, *, known: ImportedDelivery | None = None
     ) -> tuple[list[int], list[Event]]:
-        said = [] if known else rules.shown(delivery)
+        said = rules.shown(delivery) if known is None else []
 
         def deliver() -> list[int]:
             self._mark(delivery.delivery_id, "delivered")
-            if not said:
+            if delivery.is_empty or (known and self._is_remembered(session_id, known)):
                 return []
             row = self.database.session(session_id)
             if row.deleted:
                 raise Conflict(f"the session {session_id} is gone")
             row.record.prompted, row.record.auxiliary, row.pruned = True, False, False
             self.database.used(session_id)
-            note = rules.note(delivery)
+            note, after = rules.note(delivery), row.record.last_seq if known is None else known.seq
             self.database.notes.setdefault(note.note_id, (session_id, note.text))
-            self.database.delivered_after[note.note_id] = row.record.last_seq
+            self.database.delivered_after[note.note_id] = after
             return self.database.log(session_id, None, said)
 
         return await self.database.write(deliver), said
+
+    def _is_remembered(self, session_id: str, turn: ImportedDelivery) -> bool:
+        tables = self.database
+        row = tables.transcripts.get((session_id, tables.followed.get(session_id) or ""))
+        turns = [one for (owner, _), one in tables.transcript_turns.items() if owner == session_id]
+        parents = {one.uuid: one.parent for one in turns}
+        return row is not None and turn.prompt in chain(parents, row.head)
 
     def _mark(self, delivery_id: str, status: str) -> None:
         key = self._pending(delivery_id)

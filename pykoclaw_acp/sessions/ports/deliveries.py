@@ -32,10 +32,10 @@ class DeliveryStore(Store, Protocol):
         """Whether the task's result with this text was delivered within the time of one run."""
 
     async def deliver(
-        self, session_id: str, delivery: Delivery, *, known: bool = False
+        self, session_id: str, delivery: Delivery, *, known: ImportedDelivery | None = None
     ) -> tuple[list[int], list[Event]]:
         """Log the message, add a note for Claude, and mark the delivery as delivered, in one
-        commit. `known`: only mark it.
+        commit. `known`: the log has it as this turn; there is a note unless Claude remembers that.
 
         Returns the seqs and the events; none of an empty message. Raises Conflict if the delivery
         does not wait any more, or the session is gone.

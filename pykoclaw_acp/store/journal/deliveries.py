@@ -10,7 +10,7 @@ import structlog
 from pykoclaw_acp.model import deliveries as rules
 from pykoclaw_acp.model.deliveries import Delivery, ImportedDelivery, WaitingDeliveries
 from pykoclaw_acp.model.events import Event
-from pykoclaw_acp.store import deliveries, events, notes, sessions
+from pykoclaw_acp.store import deliveries, events, imports, notes, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
@@ -51,19 +51,23 @@ class SqlDeliveryStore(SqlStore):
         return await deliveries.has_twin(self._database, delivery)
 
     async def deliver(
-        self, session_id: str, delivery: Delivery, *, known: bool = False
+        self, session_id: str, delivery: Delivery, *, known: ImportedDelivery | None = None
     ) -> tuple[list[int], list[Event]]:
         """Log the message, add a note for Claude, and mark the delivery as delivered."""
-        said = [] if known else rules.shown(delivery)
+        said = rules.shown(delivery) if known is None else []
         statements = deliveries.delivered(delivery.delivery_id)
-        if said:
-            note = rules.note(delivery)
+        remembered = known and await self._is_remembered(session_id, known)
+        if not remembered and not delivery.is_empty:
+            note, after = rules.note(delivery), None if known is None else known.seq
             statements = (
                 *statements,
                 sessions.received(session_id, self.clock.now()),
-                notes.add(session_id, note.note_id, note.text),
+                notes.add(session_id, note.note_id, note.text, after),
             )
         return await self._commit(Unit(statements, events.rows(session_id, None, said))), said
+
+    async def _is_remembered(self, session_id: str, turn: ImportedDelivery) -> bool:
+        return await imports.is_remembered(self._database, session_id, turn.prompt)
 
     async def count_attempt(self, delivery_id: str, reason: str) -> int:
         """Note that a delivery could not be shown; returns how often that has happened."""
