@@ -57,6 +57,14 @@ _NEW: Final = (
     " AND NOT EXISTS (SELECT 1 FROM acp_transcript_turns x"
     " WHERE x.acp_session_id = t.acp_session_id AND x.prompt_uuid = t.turn_id)"
 )
+_KNOWN: Final = (
+    "SELECT claude_session_id, path, size, mtime, inode, read_upto, state, head, related"
+    " FROM acp_transcripts WHERE acp_session_id = ? AND claude_session_id"
+)
+_NEWEST: Final = (
+    "SELECT claude_session_id FROM acp_transcripts WHERE acp_session_id = ?"
+    " ORDER BY CAST(mtime AS BIGINT) DESC LIMIT ?"
+)
 _TURNS: Final = (
     "SELECT x.prompt_uuid, x.claude_session_id, x.parent, x.own, x.last_uuid, x.told, n.turn_id"
     " FROM acp_transcript_turns x LEFT JOIN acp_notes n ON n.note_id = x.told_by"
@@ -102,19 +110,23 @@ _REWIND_OWN: Final = (
 )
 
 
-async def known(database: Database, session_id: str) -> KnownTranscripts:
-    """The transcripts of a session that were looked at."""
+async def known(
+    database: Database, session_id: str, named: Collection[str], newest: int
+) -> KnownTranscripts:
+    """Transcripts of a session that were looked at: the followed one, those of the Claude sessions
+    `named`, and so many that were written last.
+    """
     found = await database.read(
         "SELECT followed, EXISTS (SELECT 1 FROM acp_turns WHERE acp_turns.acp_session_id ="
         " acp_sessions.acp_session_id) FROM acp_sessions WHERE acp_session_id = ?",
         (session_id,),
     )
-    rows = await database.read(
-        "SELECT claude_session_id, path, size, mtime, inode, read_upto, state, head, related"
-        " FROM acp_transcripts WHERE acp_session_id = ?",
-        (session_id,),
-    )
     followed, has_turns = found[0] if found else (None, 0)
+    names = {followed or "", *named}
+    rows = await database.read(
+        f"{_KNOWN} IN {places(names)} UNION {_KNOWN} IN ({_NEWEST})",
+        (session_id, *names, session_id, session_id, newest),
+    )
     transcripts = [
         TranscriptRow(claude, path, size, int(mtime), int(inode), upto, state, head, bool(related))
         for claude, path, size, mtime, inode, upto, state, head, related in rows
@@ -122,6 +134,12 @@ async def known(database: Database, session_id: str) -> KnownTranscripts:
     return KnownTranscripts(
         followed, {one.claude_session_id: one for one in transcripts}, bool(has_turns)
     )
+
+
+async def paths(database: Database, session_id: str) -> dict[str, str]:
+    """The paths of all transcripts of a session, by their Claude sessions."""
+    sql = "SELECT claude_session_id, path FROM acp_transcripts WHERE acp_session_id = ?"
+    return dict(await database.read(sql, (session_id,)))
 
 
 async def turns(database: Database, session_id: str, limit: int) -> list[TranscriptTurn]:

@@ -19,7 +19,10 @@ def digest(transcripts: list[tuple[str, list[str]]]) -> str:
     summaries: list[TurnSummary] = []
     left_out = 0
     for path, turns in transcripts:
-        found = _read(path, turns)
+        try:
+            found = _read(path, turns)
+        except FileNotFoundError:  # Claude removes old ones
+            continue
         left_out += max(0, len(found) - MOST_TURNS)
         summaries += found[-MOST_TURNS:]
     return summing.text(summaries, left_out)

@@ -17,8 +17,15 @@ from pykoclaw_acp.model.log import Logged
 class ImportStore(Protocol):
     """Transcripts of sessions, their turns, and the log that they are imported into."""
 
-    async def known_transcripts(self, session_id: str) -> KnownTranscripts:
-        """The transcripts of a session that were looked at."""
+    async def known_transcripts(
+        self, session_id: str, named: Collection[str], newest: int
+    ) -> KnownTranscripts:
+        """Transcripts of a session that were looked at: the followed one, those of the Claude
+        sessions `named`, and so many that were written last.
+        """
+
+    async def transcript_paths(self, session_id: str) -> dict[str, str]:
+        """The paths of all transcripts of a session, by their Claude sessions."""
 
     async def transcript_turns(self, session_id: str, limit: int) -> list[TranscriptTurn]:
         """Turns of the session's transcripts, in the order in which they were seen; the newest

@@ -120,7 +120,7 @@ class ImportedTranscripts:
         # Put back at the end: a look that fails may have committed what changes it.
         before = self._seen.pop(session, None)
         added = self._added.setdefault(session, AddedEvents())
-        known = await self._store.known_transcripts(session)
+        known = await self._store.known_transcripts(session, {session, target or ""}, MOST_LEFT + 2)
         look = Import(self._store, self.readers, record, own, added, (known.followed, target))
         rows, complete = dict(known.rows), True
         try:
@@ -283,12 +283,15 @@ class ImportedTranscripts:
             return None  # written over in place: nothing of it was taken, and it may hold them all
         head = None if row is None else row.head
         missing = lacking(turns, head, own, branching=branching)
+        if not missing:
+            return None
+        paths = {one: row.path for one, row in rows.items()}
+        if not paths.keys() >= {one.claude_session_id for one in missing}:
+            paths = await self._store.transcript_paths(session)
         by_path: dict[str, list[str]] = {}
         for one in missing:
-            if one.claude_session_id in rows:
-                by_path.setdefault(rows[one.claude_session_id].path, []).append(one.uuid)
-        if not by_path:
-            return None
+            if one.claude_session_id in paths:
+                by_path.setdefault(paths[one.claude_session_id], []).append(one.uuid)
         text = ""
         async for answer in self.readers.ask(Digest(list(by_path.items()))):
             text = answer.text if isinstance(answer, DigestText) else ""

@@ -16,7 +16,12 @@ from pykoclaw_acp.channel.frames import EventFrame, Numbered, TurnEnded, TurnSta
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.branches import Branch, Fork, ForkPoint, Memory, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
-from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
+from pykoclaw_acp.model.imports import (
+    ImportedPiece,
+    KnownTranscripts,
+    TranscriptRow,
+    TranscriptTurn,
+)
 from pykoclaw_acp.model.prompt_text import Note
 from tests.integration.journals import (
     BOTH,
@@ -48,6 +53,10 @@ def piece(*said: tuple[str, Event], **fields: Any) -> ImportedPiece:
     return ImportedPiece(fields.pop("row", ROW), list(said), **fields)
 
 
+async def known_transcripts(s: Subject, session: str) -> KnownTranscripts:
+    return await s.imports.known_transcripts(session, (), 9)
+
+
 async def test_piece_is_logged_with_turns_and_place(s: Subject) -> None:
     session = await s.session()
     await s.journal.append(session, [Text("m", "before")])
@@ -59,7 +68,7 @@ async def test_piece_is_logged_with_turns_and_place(s: Subject) -> None:
     logged = await s.journal.read(session, 1, 100)
     assert (events(logged), places(logged)) == ([HELLO, Text("a", "Hi")], [2, 3])
     assert {one.turn_id for one in logged} == {None}
-    known = await s.imports.known_transcripts(session)
+    known = await known_transcripts(s, session)
     assert (known.rows, known.followed, known.has_turns) == ({"claude": ROW}, None, False)
     (turn,) = await s.imports.transcript_turns(session, 10)
     assert turn == replace(turns[0], last_uuid="e2")
@@ -70,8 +79,24 @@ async def test_piece_is_logged_with_turns_and_place(s: Subject) -> None:
     assert found is not None
     assert (found.last_seq, found.prompted) == (3, True)
     await s.imports.commit_piece(session, piece(row=replace(ROW, read_upto=100, head=None)))
-    known = await s.imports.known_transcripts(session)
+    known = await known_transcripts(s, session)
     assert (known.rows["claude"].read_upto, known.rows["claude"].head) == (100, None)
+
+
+async def test_only_transcripts_that_are_looked_at_are_read(s: Subject) -> None:
+    """An hourly task adds thousands."""
+    session = await s.session()
+    times = {"c0": 5, "c1": 10**18, "c2": 9 * 10**17, "c3": 7, "c4": 6, "c5": 8}
+    for name, mtime in times.items():
+        row = replace(ROW, claude_session_id=name, path=f"/t/{name}", mtime=mtime)
+        await s.imports.commit_piece(session, piece(row=row))
+    known = await s.imports.known_transcripts(session, {"c0", "none"}, 2)
+    assert sorted(known.rows) == ["c0", "c1", "c2"]
+    await s.imports.follow_transcript(session, "c3", told=False)
+    known = await s.imports.known_transcripts(session, {"c0"}, 1)
+    assert sorted(known.rows) == ["c0", "c1", "c3"]
+    assert await s.imports.transcript_paths(session) == {one: f"/t/{one}" for one in times}
+    assert await s.imports.transcript_paths("other") == {}
 
 
 async def test_an_event_is_imported_once(s: Subject) -> None:
@@ -81,7 +106,7 @@ async def test_an_event_is_imported_once(s: Subject) -> None:
     with pytest.raises(RowRefused):
         await s.imports.commit_piece(session, again)
     assert events(await s.journal.read(session, 0, 100)) == [HELLO]
-    assert (await s.imports.known_transcripts(session)).rows["claude"].read_upto == 80
+    assert (await known_transcripts(s, session)).rows["claude"].read_upto == 80
     assert await s.imports.imported(session, ["e1:0", "e9:0"]) == {"e1:0"}
     other = await s.session("two")
     assert await s.imports.imported(other, ["e1:0"]) == set()
@@ -155,7 +180,7 @@ async def test_turns_that_claude_was_given_are_own(s: Subject) -> None:
         session, piece(turns=[TranscriptTurn("one", "claude", None, own=True)])
     )
     assert await s.imports.own_turns(session, new=True) == ["two"]
-    assert (await s.imports.known_transcripts(session)).has_turns
+    assert (await known_transcripts(s, session)).has_turns
 
 
 async def test_claudes_own_turns_are_known_by_first_message(s: Subject) -> None:
@@ -175,7 +200,7 @@ async def test_claudes_own_turns_are_known_by_first_message(s: Subject) -> None:
     await s.journal.record(session, epoch, [ended, more, tool], {"b1": DONE})
     assert (await s.imports.background_messages(session, 1))[0] == ["toolu_b"]
     assert "msg_a" in (await s.imports.background_messages(session, 2))[0]
-    assert (await s.imports.known_transcripts(session)).followed == "claude"
+    assert (await known_transcripts(s, session)).followed == "claude"
 
 
 async def test_claudes_own_turns_are_known_by_last_entry(s: Subject) -> None:
@@ -238,7 +263,7 @@ async def test_turns_are_told_unless_they_went_on(s: Subject) -> None:
     assert not any(one.told for one in (await s.imports.transcript_turns(session, 9))[::2])
     await s.imports.follow_transcript(session, "other", told=True)
     assert all(one.told for one in await s.imports.transcript_turns(session, 9))
-    assert (await s.imports.known_transcripts(session)).followed == "other"
+    assert (await known_transcripts(s, session)).followed == "other"
 
 
 @pytest.mark.parametrize(
@@ -254,7 +279,7 @@ async def test_new_claude_session_is_told_nothing(s: Subject, ended_in: str, tol
     ended = changed(end(epoch, 2, "turn"), claude_session_id=ended_in)
     await s.journal.record(session, epoch, [ended], {"turn": DONE})
     assert [one.told for one in await s.imports.transcript_turns(session, 9)] == [told]
-    assert (await s.imports.known_transcripts(session)).followed == ended_in
+    assert (await known_transcripts(s, session)).followed == ended_in
 
 
 async def test_rewound_turn_of_others_stays_told(s: Subject) -> None:

@@ -91,6 +91,24 @@ async def test_newest_left_transcripts_are_looked_at(
     assert (found.digest, found.logged) == (None, [])
 
 
+async def test_untold_turns_of_unread_transcripts_are_told(
+    p: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if one of those transcripts is gone."""
+    for _ in range(5):
+        await p.move()
+    for n in range(4):
+        p.terminal(n, f"term{n}")
+        os.utime(p.all[n].path, (10 + n, 10 + n))
+    assert "Asked: term0" in str((await p.look()).digest)
+    monkeypatch.setattr(transcripts, "MOST_LEFT", 1)
+    known = await p.s.imports.known_transcripts("one", (), transcripts.MOST_LEFT + 2)
+    assert "c0" not in known.rows
+    p.all[1].path.unlink()
+    digest = str((await p.look()).digest)
+    assert [n for n in range(4) if f"Asked: term{n}" in digest] == [0, 2, 3]
+
+
 async def test_turn_in_rows_former_session_is_seen(p: Place) -> None:
     """A program read the row before it was put right: the side session goes on."""
     await p.move()

@@ -16,11 +16,20 @@ from tests.twins.base import MemoryStore
 
 
 class MemoryImportStore(MemoryStore):
-    async def known_transcripts(self, session_id: str) -> KnownTranscripts:
+    async def known_transcripts(
+        self, session_id: str, named: Collection[str], newest: int
+    ) -> KnownTranscripts:
         tables = self.database.read()
-        rows = {key[1]: row for key, row in tables.transcripts.items() if key[0] == session_id}
+        every = {key[1]: row for key, row in tables.transcripts.items() if key[0] == session_id}
+        last = sorted(every, key=lambda one: every[one].mtime)[-newest:]
+        names = {tables.followed.get(session_id), *named, *last}
+        rows = {one: row for one, row in every.items() if one in names}
         has_turns = any(one.session_id == session_id for one in tables.turns.values())
         return KnownTranscripts(tables.followed.get(session_id), rows, has_turns)
+
+    async def transcript_paths(self, session_id: str) -> dict[str, str]:
+        rows = self.database.read().transcripts
+        return {key[1]: row.path for key, row in rows.items() if key[0] == session_id}
 
     async def transcript_turns(self, session_id: str, limit: int) -> list[TranscriptTurn]:
         tables = self.database.read()

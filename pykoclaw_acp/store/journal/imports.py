@@ -27,9 +27,15 @@ log: Final = structlog.get_logger()
 class SqlImportStore(SqlStore):
     """Implements `transcripts.ports.ImportStore`."""
 
-    async def known_transcripts(self, session_id: str) -> KnownTranscripts:
-        """The transcripts of a session that were looked at."""
-        return await imports.known(self._database, session_id)
+    async def known_transcripts(
+        self, session_id: str, named: Collection[str], newest: int
+    ) -> KnownTranscripts:
+        """Transcripts of a session that were looked at."""
+        return await imports.known(self._database, session_id, named, newest)
+
+    async def transcript_paths(self, session_id: str) -> dict[str, str]:
+        """The paths of all transcripts of a session, by their Claude sessions."""
+        return await imports.paths(self._database, session_id)
 
     async def transcript_turns(self, session_id: str, limit: int) -> list[TranscriptTurn]:
         """Turns of the session's transcripts, in the order in which they were seen."""
