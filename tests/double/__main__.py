@@ -116,7 +116,9 @@ async def _probe(arguments: argparse.Namespace, db: Handle, engine: Engine) -> N
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):
                 raise
-            begin = begin or time.monotonic()
+            if begin is None:
+                begin = time.monotonic()
+                db.record.add("waits")
             await asyncio.sleep(0.001)
             continue
         db.rollback()

@@ -1,16 +1,20 @@
 """How long our transactions hold the lock, for which other programs wait 5 s and no longer.
 
-The limit is 0.5 s. What counts here is the time of the processor: on a machine with other work,
-a transaction takes longer, and so does everything else.
+The limit is 0.5 s. What counts in most tests is the time of the processor: on a machine with other
+work, a transaction takes longer, and so does everything else. For how long another program waits,
+COMMIT included, is examined apart, and there the best of some tries counts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +26,9 @@ from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.databases import on_writer
 from tests.double import files
+from tests.double.roles import Role
 from tests.integration.rig import rig
+from tests.waiting import eventually
 
 LIMIT: Final = 0.5  # s
 EVENTS: Final = 200_000
@@ -31,6 +37,7 @@ SESSIONS: Final = 10_000
 PAYLOAD: Final = encode(Text("m", "some words of an answer "))
 MOST_ROWS: Final = 10_000  # changed in one transaction of a conversion
 MIGRATIONS_OF_LARGE_TABLES: Final = (3, 4, 19)
+TRIES: Final = 3
 
 
 @dataclass
@@ -135,12 +142,67 @@ async def test_no_piece_of_a_conversion_holds_the_lock(tmp_path: Path) -> None:
     assert len(held.transactions) >= events / MOST_ROWS
 
 
+async def longest_wait(path: Path, work: Callable[[], Awaitable[object]]) -> float:
+    """For how long (s) another program has waited for the lock meanwhile, at most."""
+    async with Role.started(path.parent, os.environ, "probe") as probe:
+        await probe.until("ready")
+        await work()
+        # It sees our lock now: then it has seen, and noted, all that came before.
+        await eventually(partial(_is_free, probe))
+        seen = len(probe.entries("waits"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            await eventually(lambda: len(probe.entries("waits")) > seen)
+        await eventually(partial(_is_free, probe))
+    return max((float(one["seconds"]) for one in probe.entries("waited")[:seen]), default=0.0)
+
+
+def _is_free(probe: Role) -> bool:
+    return len(probe.entries("waits")) == len(probe.entries("waited"))
+
+
+def migrated(path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate.apply(connection, migrate.load(), path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("large", [files.large, lambda data: old(files.current(data)).close()])
+async def test_others_hardly_wait_for_migrations(
+    tmp_path: Path, large: Callable[[Path], object]
+) -> None:
+    large(tmp_path / "made")
+    waits = []
+    for number in range(TRIES):
+        data = tmp_path / str(number)
+        shutil.copytree(tmp_path / "made", data)
+        work = partial(asyncio.to_thread, migrated, data / "pykoclaw.db")
+        waits.append(await longest_wait(data / "pykoclaw.db", work))
+    assert min(waits) < LIMIT, waits
+
+
+@pytest.mark.long
+async def test_others_hardly_wait_for_a_conversion(tmp_path: Path) -> None:
+    waits = []
+    for number in range(TRIES):
+        (tmp_path / str(number)).mkdir()
+        async with rig(tmp_path / str(number)) as r:
+            session = await r.session()
+            await on_writer(r.database, _log_of(session.id, EVENTS // 4))
+            waits.append(
+                await longest_wait(r.database.path, Conversion(r.database, lambda: True).run)
+            )
+    assert min(waits) < LIMIT, waits
+
+
 def _log_of(session: str, events: int) -> Callable[[sqlite3.Connection], object]:
     def write(connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN")
         connection.executemany(
             "INSERT INTO acp_events (acp_session_id, seq, turn_id, kind, payload, created_at)"
             " VALUES (?, ?, ?, 'text', ?, 1)",
             ((session, n, f"turn-{n // 100}", PAYLOAD) for n in range(1, events + 1)),
         )
+        connection.execute("COMMIT")
 
     return write
