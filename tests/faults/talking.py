@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import re
+import signal
 from typing import Any, Final
 
-from tests.e2e.harness import Client, RpcError, ServerGone, Stack, script
+from tests.e2e.harness import Client, RpcError, ServerGone, Stack, processes, script
 from tests.folds import told
 from tests.promises import ENDED
+from tests.waiting import eventually
 
 MARKER: Final = re.compile(r"mark-\d+-\d+-")
+
+
+ENOUGH: Final = 120.0  # s
+GIVEN_UP: Final = 8.0  # s after which the first clients give a request up
 
 
 class Talker:
@@ -100,6 +108,19 @@ def tool(number: int) -> str:
     """A tool that takes a moment; some leave a daemon in a session of its own."""
     daemon = "setsid sleep 600 >/dev/null 2>&1 & " if number % 3 == 0 else ""
     return f"bash {daemon}sleep 0.2; echo from-the-tool"
+
+
+async def kill_daemon(stack: Stack) -> None:
+    """Kill the daemon that runs, or the next one, and wait until it is gone."""
+    pid = await eventually(stack.daemon_pid, ENOUGH)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not processes.alive(pid))
+
+
+def was_asked(stack: Stack, words: str) -> bool:
+    """Whether the model was asked this."""
+    return any(words in json.dumps(one["messages"][-1]) for one in stack.asked())
 
 
 def check_turns(stack: Stack, talker: Talker) -> None:

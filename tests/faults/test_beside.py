@@ -9,7 +9,6 @@ import json
 import os
 import random
 import re
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from functools import partial
@@ -21,16 +20,23 @@ import pytest
 from tests.double import files, tables
 from tests.double.handle import init_db
 from tests.double.roles import Role
-from tests.e2e.harness import Stack, processes, script, text
+from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.logs import locks
-from tests.faults.talking import MARKER, Talker, check_turns, check_updates
+from tests.faults.talking import (
+    ENOUGH,
+    GIVEN_UP,
+    MARKER,
+    Talker,
+    check_turns,
+    check_updates,
+    kill_daemon,
+    was_asked,
+)
 from tests.waiting import eventually
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 KILLS: Final = 60 if LONG else 2
 SEED: Final = 20261122
-ENOUGH: Final = 120.0  # s
-GIVEN_UP: Final = 8.0  # s after which the first clients give a request up
 QUICK: Final = ("--every", "0.05")
 LATER: Final = {"prompt": "Look.", "schedule_type": "once", "schedule_value": "2999-01-01"}
 OTHERS: Final = (
@@ -149,7 +155,7 @@ async def test_random_kills_lose_nothing_of_anybody(stack: Stack) -> None:
             for number in range(KILLS):
                 await _go_on(others, talkers)
                 if number % 2:
-                    await _kill_daemon(stack)
+                    await kill_daemon(stack)
                 else:
                     await others.kill_one(chance)
             await _go_on(others, talkers)
@@ -181,13 +187,6 @@ async def _go_on(others: Others, talkers: list[Talker]) -> None:
         ),
         ENOUGH,
     )
-
-
-async def _kill_daemon(stack: Stack) -> None:
-    pid = await eventually(stack.daemon_pid, ENOUGH)
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    await eventually(lambda: not processes.alive(pid))
 
 
 def _check_rows(stack: Stack, others: Others) -> None:
@@ -269,11 +268,11 @@ async def test_bot_killed_in_our_conversation_forks_nothing(stack: Stack) -> Non
         )
         role = await Role.start(*place, "dispatch", row["name"], lines, "--claude")
         try:
-            await eventually(partial(_was_asked, stack, said), ENOUGH)
+            await eventually(partial(was_asked, stack, said), ENOUGH)
             if number % 2:  # beside it
                 assert await talker.ask("text ours beside.") == "done"
             if number % 4 > 1:
-                await _kill_daemon(stack)
+                await kill_daemon(stack)
             if number % 3:
                 await role.ended()
                 ended.append(said)
@@ -291,10 +290,6 @@ async def test_bot_killed_in_our_conversation_forks_nothing(stack: Stack) -> Non
     check_turns(stack, talker)
     (after,) = stack.rows("SELECT * FROM conversations")
     assert after["session_id"] == row["session_id"]
-
-
-def _was_asked(stack: Stack, said: str) -> bool:
-    return any(said in json.dumps(one["messages"][-1]) for one in stack.asked())
 
 
 @pytest.mark.long

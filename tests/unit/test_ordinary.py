@@ -36,6 +36,7 @@ ALWAYS_LONG = {
     "test_profile.py",
     "test_restored.py",
     "test_rewind_memory.py",
+    "test_schedulers.py",
     "test_seen_offers.py",
     "test_seen_servers.py",
     "test_seen_titles.py",
