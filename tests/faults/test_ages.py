@@ -121,6 +121,33 @@ async def test_database_of_each_age_is_shared(stack: Stack, age: str, first: str
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("first", ["daemon", "double"])
+async def test_conversation_without_transcript_goes_on_everywhere(stack: Stack, first: str) -> None:
+    """The earlier plugin's, whose transcript is gone: opened by its client, and continued by the bot."""
+    name = files.by_original(stack.data, FIRST)
+    place = (stack.data, stack.environment)
+    async with (
+        Role.started(*place, "scheduler", "--every", "0.02") as scheduler,
+        Role.started(*place, "poller", "--every", "0.02") as poller,
+    ):
+        if first == "double":
+            await Role.run(*place, "dispatch", name, text("Theirs alone."), "--claude")
+        client = await stack.front()
+        await client.load(FIRST, stack.work)
+        answer = await client.prompt(FIRST, text("Ours."))
+        assert (answer["stopReason"], client.text(FIRST).count("Ours.")) == ("end_turn", 1)
+        await Role.run(*place, "dispatch", name, text("Theirs."), "--claude")
+        await client.prompt(FIRST, text("Ours again."))
+        said = json.dumps(stack.asked()[-1]["messages"])
+        assert said.index("Ours.") < said.index("Theirs.") < said.index("Ours again.")
+        assert ("Theirs alone." in said) == (first == "double")
+        await stack.end_daemon()
+    assert scheduler.failures() == poller.failures() == locks(stack) == []
+    check_usable(stack)
+    assert name in {row["name"] for row in rows(stack)["conversations"]}
+
+
+@pytest.mark.long
 async def test_three_programs_start_at_once_on_nothing(stack: Stack) -> None:
     place = (stack.data, stack.environment)
     async with (
