@@ -247,12 +247,15 @@ class Plugin(PykoClawPluginBase):
 """Plugins by name: what works, and the five failures."""
 
 
-def install(root: Path, plugins: Iterable[str] = (), *, acp: bool = False) -> Path:
+def install(
+    root: Path, plugins: Iterable[str] = (), *, acp: bool = False, python: str = sys.executable
+) -> Path:
     """Make the distribution below `root`, with plugins of `PLUGIN_SOURCES`; the directory to put on
     PYTHONPATH.
 
     `root/bin/pykoclaw` is the program; its scheduler looks every `DOUBLE_EVERY` seconds. Our own
     plugin is found already, where it is installed; with `acp` it is declared here as well.
+    `python`: of the environment in which it runs.
     """
     site = root / "site"
     package = site / "pykoclaw"
@@ -277,15 +280,17 @@ def install(root: Path, plugins: Iterable[str] = (), *, acp: bool = False) -> Pa
     program = root / "bin" / "pykoclaw"
     program.parent.mkdir(exist_ok=True)
     program.write_text(
-        f"#!{sys.executable}\nimport sys\n\nfrom pykoclaw.__main__ import main\n\nsys.exit(main())\n"
+        f"#!{python}\nimport sys\n\nfrom pykoclaw.__main__ import main\n\nsys.exit(main())\n"
     )
     program.chmod(0o755)
     return site
 
 
-def environment(site: Path, base: dict[str, str]) -> dict[str, str]:
-    """An environment in which `pykoclaw` is installed: PYTHONPATH and PATH."""
-    paths = [os.fspath(site), os.fspath(CHECKOUT), base.get("PYTHONPATH", "")]
+def environment(site: Path, base: dict[str, str], checkout: Path = CHECKOUT) -> dict[str, str]:
+    """An environment in which `pykoclaw` is installed: PYTHONPATH and PATH. `checkout`: where these
+    tests are found.
+    """
+    paths = [os.fspath(site), os.fspath(checkout), base.get("PYTHONPATH", "")]
     return {
         **base,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),

@@ -17,12 +17,14 @@ import pytest
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.cli import cli
+from tests.double import installed
 from tests.e2e import pykoclaw_program
 from tests.e2e.commands import Result
 from tests.e2e.harness import Client, Stack, text
 from tests.e2e.pykoclaw_program import PRINTED
 from tests.integration.queueing import execute
 from tests.waiting import eventually
+from tests.wheels import ALONE, CHECKOUT, Environment
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 
@@ -34,6 +36,21 @@ def acp(stack: Stack) -> tuple[str, ...]:
         (stack.root / f"{name}.py").write_text("raise SystemExit('imported from here')\n")
     stack.environment["PYTHONUNBUFFERED"] = ""  # what was printed would be on its way already
     return pykoclaw_program.install(stack.root / "bin")
+
+
+@pytest.fixture
+def packaged(stack: Stack, tmp_path: Path, wheel: Path) -> tuple[str, ...]:
+    """The command `pykoclaw acp`, by the wheel in an environment that has pykoclaw, as users have it; of
+    the checkout only the tests can be imported there.
+    """
+    made = Environment(tmp_path / "environment")
+    made.install(wheel)
+    root = tmp_path / "double"
+    root.mkdir()
+    (root / "tests").symlink_to(CHECKOUT / "tests")
+    site = installed.install(root, python=str(made.place / "bin/python"))
+    stack.environment = installed.environment(site, {**stack.environment, **ALONE}, root)
+    return str(root / "bin/pykoclaw"), "acp"
 
 
 async def run(stack: Stack, *command: str, **environment: str) -> Result:
@@ -129,11 +146,18 @@ def test_no_command_is_forgotten() -> None:
 
 
 @pytest.mark.long
-async def test_every_command_works(stack: Stack, acp: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("below", ["acp", "packaged"])
+async def test_every_command_works(
+    stack: Stack, request: pytest.FixtureRequest, below: str
+) -> None:
+    acp: tuple[str, ...] = request.getfixturevalue(below)
     client = await stack.front(program=acp)
     session = await client.new(stack.work)
     await client.prompt(session, text("Hello."))
     assert client.text(session) == "Hello."
+    if below == "packaged":
+        for process in stack.find("pykoclaw_acp"):
+            assert process.command.startswith(f"{stack.root}/environment/"), process
     execute(
         stack.data / "pykoclaw.db",
         "INSERT INTO scheduled_tasks (id, conversation, prompt, schedule_type, schedule_value, created_at)"
