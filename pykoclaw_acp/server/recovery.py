@@ -85,7 +85,7 @@ async def recover(
         if record is not None
     }
     started = [one for one in await turns.unfinished(database) if one.turn.state in STARTED]
-    given = {one.turn.turn_id: one.turn for one in started if not one.background}
+    given = {one.turn.turn_id: one for one in started}
     working = {one.turn.session_id for one in started}
     # The last one of a conversation is adopted
     rows.sort(key=lambda row: row.session_id in working)
@@ -269,19 +269,21 @@ async def _take_spool(
 
 
 def _outcome(
-    given: Mapping[str, Turn],
+    given: Mapping[str, UnfinishedTurn],
     records: Mapping[str, SessionRecord | None],
     usage_limit: str,
     frame: TurnEnded,
     said: Collection[str],
 ) -> Outcome:
     """The outcome that a worker has told, with what follows if a usage limit has ended the turn."""
-    turn = given.get(frame.turn_id)
-    record = None if turn is None else records[turn.session_id]
+    left = given.get(frame.turn_id)
+    record = None if left is None else records[left.turn.session_id]
+    turn = None if left is None or left.background else left.turn
     outcome = endings.of_turn(frame, turn, said)
     auxiliary = record is not None and record.auxiliary
     turn = turn if frame.into is None else None
-    return limits.told(outcome, turn, usage_limit, auxiliary=auxiliary)
+    own = left.turn.session_id if left is not None and left.background else ""
+    return limits.told(outcome, turn, usage_limit, own=own, auxiliary=auxiliary)
 
 
 async def _close(

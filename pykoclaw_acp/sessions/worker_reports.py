@@ -170,6 +170,8 @@ class WorkerReports:
     def _ends(self, frames: Sequence[Numbered]) -> dict[str, Outcome]:
         ends: dict[str, Outcome] = {}
         said = outcomes.said_in(frames)
+        begun = [one.turn_id for one in frames if isinstance(one, TurnStarted) and one.background]
+        own = {*begun, *self._background}.difference(self._background.stopped)
         for frame in frames:
             if isinstance(frame, TurnEnded):
                 turn = self._queue.running(frame.turn_id)
@@ -182,6 +184,7 @@ class WorkerReports:
                     outcome,
                     None if steered else turn,
                     self._usage_limit,
+                    own=self._state.id if frame.turn_id in own else "",
                     auxiliary=self._state.record.auxiliary,
                 )
         return ends

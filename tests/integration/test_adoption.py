@@ -788,12 +788,10 @@ async def test_lost_turn_of_claudes_own_needs_no_repetition(
         assert last.event.text.endswith("Claude was telling of background work that ended.")
 
 
-async def test_own_turns_limit_in_spool_repeats_nothing(
-    tmp_path: Path, alive: WorkerProcess
-) -> None:
-    """Claude began the turn by itself: there is no prompt of it to send again, or to go on with."""
+async def test_own_turns_limit_in_spool_is_waited_for(tmp_path: Path, alive: WorkerProcess) -> None:
+    """Claude began the turn by itself: there is no prompt of it, but Claude can go on."""
     async with killed(tmp_path, alive) as first:
-        _, channel = await own_turn(first)
+        session, channel = await own_turn(first)
     resets_at = int(time.time()) + 3600
     failure = TurnFailure(ErrorKind.USAGE_LIMIT, "The limit is reached.", resets_at=resets_at)
     end = replaced(channel.ended("own"), stop_reason=None, error=failure)
@@ -802,9 +800,10 @@ async def test_own_turns_limit_in_spool_repeats_nothing(
     async with rig(tmp_path) as after:
         await recovered(after, tmp_path, usage_limit="wait")
         assert (await after.states())["own"] == "failed"
-        assert await after.database.read("SELECT turn_id FROM acp_limit_waits") == []
+        waits = await after.database.read("SELECT * FROM acp_limit_waits")
+        assert waits == [(session.id, "own", resets_at, 0)]
         [(error,)] = await after.database.read("SELECT error FROM acp_turns WHERE turn_id = 'own'")
-        assert "Send a prompt then to have Claude go on." in error
+        assert "The session resumes by itself then" in error
 
 
 async def test_dead_workers_last_words_are_shown_to_user(

@@ -209,6 +209,53 @@ async def test_task_due_at_start_waits_for_returning_client(tmp_path: Path) -> N
         assert [state for state, _, _ in logs(r.database.path, one)] == ["success"]
 
 
+async def met_in_own_turn(r: Rig, *, stopped: bool = False, together: bool = False) -> Session:
+    """A session in which a turn that Claude began by itself has met the limit."""
+    session = await r.session()
+    await r.run(session, "say 1")
+    worker = r.launcher.launched[-1]
+    begun = worker.started("own", background=True)
+    limit = TurnFailure(ErrorKind.USAGE_LIMIT, "You have hit it.", resets_at=1)
+    ended = replace(worker.ended("own"), stop_reason=None, error=limit)
+    if together:
+        worker.say(begun, ended)
+    else:
+        worker.say(begun)
+        await eventually(lambda: session.background)
+        if stopped:
+            worker.deaf = True
+            await asyncio.wait(session.cancel())
+        worker.say(ended)
+    await until_there_is(r, "turn_id = 'own' AND state = 'failed'")
+    return session
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_session_resumes_after_limit_of_claudes_own_turn(
+    tmp_path: Path, together: bool
+) -> None:
+    async with rig(tmp_path, times=dataclasses.replace(TIMES, usage_limit="wait")) as r:
+        session = await met_in_own_turn(r, together=together)
+        (wait,) = await limit_waits.every(r.database)
+        assert (wait.session_id, wait.turn_id) == (session.id, "own")
+        assert wait.due > time.time(), "a limit that goes on is not met all the time"
+        ((error,),) = await r.database.read("SELECT error FROM acp_turns WHERE turn_id = 'own'")
+        assert "resumes by itself" in error
+        due = Statement("UPDATE acp_limit_waits SET due = 1", ())
+        await r.database.commit(Unit((due,)))
+        async with resuming(r):
+            await eventually(
+                lambda: any(PROMPT in text for text in r.launcher.launched[-1].prompts)
+            )
+        assert await limit_waits.every(r.database) == []
+
+
+async def test_own_turn_that_was_stopped_waits_for_nothing(tmp_path: Path) -> None:
+    async with rig(tmp_path, times=dataclasses.replace(TIMES, usage_limit="wait")) as r:
+        await met_in_own_turn(r, stopped=True)
+        assert await limit_waits.every(r.database) == []
+
+
 @pytest.mark.parametrize("how", ["cancel", "close"])
 async def test_wait_is_given_up_whose_turn_was_ending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str

@@ -27,24 +27,25 @@ GOES_ON: Final = f"The session resumes by itself then, {_UNLESS}"
 TRIES_AGAIN: Final = f"The session tries again by itself to go on, {_UNLESS}"
 
 
-def told(outcome: Outcome, turn: Turn | None, setting: str, *, auxiliary: bool = False) -> Outcome:
-    """The outcome of a turn, with what follows if a usage limit has ended it. `auxiliary`: the
-    session is that of a client's helper.
+def told(
+    outcome: Outcome, turn: Turn | None, setting: str, *, own: str = "", auxiliary: bool = False
+) -> Outcome:
+    """The outcome of a turn, with what follows if a usage limit has ended it. `own`: the session of
+    a turn that Claude began by itself. `auxiliary`: the session is that of a client's helper.
     """
     failure = outcome.failure
     if turn is not None and failure is not None and failure.kind == ErrorKind.SERVICE_UNREACHABLE:
         return again(outcome, turn)
     if failure is None or failure.kind != ErrorKind.USAGE_LIMIT or failure.resets_at is None:
         return outcome
-    if turn is None:  # of a turn of Claude's own, or a prompt that another turn has taken up
-        return replace(outcome, failure=replaced(failure, message=f"{failure.message} {GO_ON}"))
-    if setting != WAIT or auxiliary or not _may_go_on(turn):
-        then = GO_ON if failure.begun else SEND
+    waits = own if turn is None else turn.session_id if _may_go_on(turn) else ""
+    if setting != WAIT or auxiliary or not waits:
+        then = GO_ON if turn is None or failure.begun else SEND
         return replace(outcome, failure=replaced(failure, message=f"{failure.message} {then}"))
     due = failure.resets_at
-    if goes_on_from(turn.keys.request) is not None:
+    if turn is None or goes_on_from(turn.keys.request) is not None:
         due = max(due, int(time.time()) + SHORTEST)
-    failure = replaced(failure, message=f"{failure.message} {GOES_ON.format(turn.session_id[:8])}")
+    failure = replaced(failure, message=f"{failure.message} {GOES_ON.format(waits[:8])}")
     return replace(outcome, failure=failure, goes_on_at=due)
 
 
