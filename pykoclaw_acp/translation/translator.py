@@ -63,6 +63,7 @@ class Translation:
     mcp: McpNames = field(default_factory=McpNames)
     commands: dict[str, tuple[TextPart, ...]] = field(default_factory=dict)  # above their output
     started: dict[str, ToolStarted] = field(default_factory=dict)  # running calls, as they began
+    added: tuple[str, ...] = ()  # directories that belong to the session besides `cwd`
     plans: str = ""  # the directory of Claude's plans, which are not shown as files
     quiet: dict[str, ToolStarted] = field(default_factory=dict)  # calls that are not shown yet
     decided: dict[str, dict[str, Any]] = field(default_factory=dict)  # inputs that are shown again

@@ -25,9 +25,12 @@ _ACCEPTS_EDITS: Final = "edits (mode Accept edits)"
 
 
 def translator(options: WorkerOptions) -> Translator:
-    """The translator of a new worker: it knows the list of tasks, and where Claude keeps plans."""
+    """The translator of a new worker: it knows the list of tasks, the directories of the session, and
+    where Claude keeps plans.
+    """
     plans = os.path.join(configuration(os.environ, os.path.expanduser("~")), "plans")
-    return Translator(options.cwd, tasks=TaskList.of(options.plan), plans=plans)
+    tasks, added = TaskList.of(options.plan), options.additional_directories
+    return Translator(options.cwd, tasks=tasks, added=added, plans=plans)
 
 
 def presented(

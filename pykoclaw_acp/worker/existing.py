@@ -14,11 +14,11 @@ NOT_ORDINARY: Final = "This is not an ordinary file."
 REPLACED: Final = "The file exists ({size}) and would be replaced; what it holds is not shown."
 
 
-def before(path: str, cwd: str) -> tuple[str | None, str | None]:
+def before(path: str, cwd: str, added: tuple[str, ...] = ()) -> tuple[str | None, str | None]:
     """What the file holds, and a note for the user; None and None for a new file.
 
-    A file outside of the session's directory is not read, as what is shown is kept in the log: it
-    may hold a secret that Claude has never seen.
+    A file outside of the session's directories, `cwd` and `added`, is not read, as what is shown is
+    kept in the log: it may hold a secret that Claude has never seen.
     """
     try:
         # A pipe's writer would find a reader in us, and some devices do something when opened.
@@ -34,7 +34,7 @@ def before(path: str, cwd: str) -> tuple[str | None, str | None]:
         size = amount(found.st_size)
         if not stat.S_ISREG(found.st_mode):
             return None, NOT_ORDINARY
-        if found.st_size > MOST or not _inside(path, cwd):
+        if found.st_size > MOST or not any(_inside(path, one) for one in (cwd, *added)):
             return None, REPLACED.format(size=size)
         data = os.read(descriptor, MOST)
         return (None, REPLACED.format(size=size)) if b"\0" in data else (data.decode(), None)

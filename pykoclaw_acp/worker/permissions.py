@@ -73,7 +73,7 @@ class PermissionCallbacks:
         updates = rules.for_session(context.suggestions, self._calls.cwd)
         always = rules.describe(updates, self._calls.mcp)
         parent, _ = self._calls.caller(tool_id)
-        content = await whole.shown(name, arguments, self._calls.cwd, always)
+        content = await whole.shown(name, arguments, self._calls.cwd, always, self._calls.added)
         self._calls.note_asked(tool_id, arguments, diffs.asked_about(content))
         request = PermissionRequest(
             epoch=self._epoch,

@@ -35,14 +35,22 @@ def too_large(arguments: dict[str, Any]) -> bool:
 
 
 async def shown(
-    name: str, arguments: dict[str, Any], cwd: str, always: str | None
+    name: str,
+    arguments: dict[str, Any],
+    cwd: str,
+    always: str | None,
+    added: tuple[str, ...] = (),
 ) -> tuple[ToolPart, ...]:
-    """Make the `parts`; a disk that does not answer holds up nothing else, and this not for ever."""
+    """Make the `parts`; a disk that does not answer holds up nothing else, and this not for ever.
+
+    `added`: directories that belong to the session besides `cwd`.
+    """
     if name != "Write":
         return parts(name, arguments, cwd, always)
     path = os.path.join(cwd, str(arguments.get("file_path")))
     try:
-        return await disks.call(path, partial(parts, name, arguments, cwd, always))
+        before = partial(existing.before, added=added)
+        return await disks.call(path, partial(parts, name, arguments, cwd, always, before))
     except TimeoutError:
         return parts(name, arguments, cwd, always, existing.unseen)
 

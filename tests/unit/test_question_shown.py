@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.channel.frames import Answer, EventFrame
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.commands import approve, attach, attended
 from pykoclaw_acp.commands.permission_request import GUTTER, choices, rendered
@@ -32,10 +33,12 @@ from pykoclaw_acp.system import disks
 from pykoclaw_acp.translation import deciding, titles, tools
 from pykoclaw_acp.translation.translator import ToolResult
 from pykoclaw_acp.worker import existing, whole
+from pykoclaw_acp.worker.deciding import translator
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.translate import Translator
 from tests.e2e.harness.seen import seen
 from tests.waiting import eventually
+from tests.workers import OPTIONS
 
 LONG_URL = "https://x.example/" + "a" * 300
 HIDING = {
@@ -187,7 +190,7 @@ def test_always_allow_scope_whole_in_question_not_option() -> None:
     )
 
 
-def callbacks(asks: list[Any]) -> PermissionCallbacks:
+def callbacks(asks: list[Any], options: WorkerOptions = OPTIONS) -> PermissionCallbacks:
     """Of a worker in whose turn a call asks; the requests come to `asks`."""
 
     async def reported(*_: object) -> str:
@@ -196,7 +199,32 @@ def callbacks(asks: list[Any]) -> PermissionCallbacks:
     async def turn() -> str | None:
         return "t"
 
-    return PermissionCallbacks(1, asks.append, Translator("/w"), reported, turn)
+    return PermissionCallbacks(1, asks.append, translator(options), reported, turn)
+
+
+@pytest.mark.parametrize("name", ["added", "other"])
+async def test_replaced_file_of_added_directory_is_shown(tmp_path: Path, name: str) -> None:
+    for one in ("work", "added", "other"):
+        (tmp_path / one).mkdir()
+    path = tmp_path / name / "file"
+    path.write_text("before\n")
+    asks: list[Any] = []
+    added = (str(tmp_path / "added"),)
+    options = msgspec.structs.replace(
+        OPTIONS, cwd=str(tmp_path / "work"), additional_directories=added
+    )
+    context = ToolPermissionContext(suggestions=[], tool_use_id="c")
+    write = {"file_path": str(path), "content": "x"}
+    worker = callbacks(asks, options)
+    asking = asyncio.create_task(worker.can_use_tool("Write", write, context))
+    await eventually(lambda: bool(asks))
+    assert asks[0].content[0] == (
+        DiffPart(str(path), "before\n", "x")
+        if name == "added"
+        else TextPart(existing.REPLACED.format(size="7 bytes"))
+    )
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
 
 
 async def test_overlong_call_is_refused_unasked() -> None:
