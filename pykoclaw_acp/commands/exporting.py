@@ -16,7 +16,7 @@ from pykoclaw_acp.protocol.control.exports import FORMAT, VERSION
 def export(session: str, form: Literal["markdown", "html", "json"]) -> None:
     """Export the session to standard output."""
     details = ask("sessions/show", session=session)
-    told = _told(details["summary"]["id"])
+    told = _told(details["summary"]["id"], as_shown=form != "json")
     if form == "json":
         _json(details, map(_event, told))
         return
@@ -43,8 +43,8 @@ def _json(details: dict[str, Any], events: Iterator[dict[str, Any]]) -> None:
     terminal.json_text("\n]}\n")
 
 
-def _told(session: str) -> Iterator[dict[str, Any]]:
-    for message in follow(session, events=True):
+def _told(session: str, *, as_shown: bool) -> Iterator[dict[str, Any]]:
+    for message in follow(session, events=True, asShown=as_shown):
         yield message["params"]
 
 

@@ -146,8 +146,9 @@ def tail(session: str, turns: int | None, live: bool) -> None:
     session = ask("sessions/show", session=session)["summary"]["id"]
     if live:
         _tell_awaited(session)
+    told = follow_live(session, turns) if live else follow(session, turns=turns, asShown=True)
     try:
-        for message in follow_live(session, turns) if live else follow(session, turns=turns):
+        for message in told:
             page.show(message["params"]["update"])
     except KeyboardInterrupt:
         return

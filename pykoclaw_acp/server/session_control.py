@@ -217,7 +217,7 @@ class SessionControl:
             CommandClient(
                 call.client.peer,
                 present=params.present,
-                thoughts=self._sessions.showing.thoughts or not params.live,
+                thoughts=self._sessions.showing.thoughts or not (params.live or params.as_shown),
                 times=partial(overview.came, self._database) if params.events else None,
             ),
             min(params.after, end),

@@ -23,7 +23,8 @@ class FollowParams(NamedSessionParams, frozen=True, kw_only=True):
     """Events after `after`, or of the newest `turns` turns; `live`: continue with new events.
 
     `present`: a person is there who may answer permission requests. `events`: with the events
-    of the log themselves, where the updates do not say all of them, and with times.
+    of the log themselves, where the updates do not say all of them, and with times. `as_shown`:
+    without what the settings hide, as `live` is in any case.
     """
 
     after: Count = 0
@@ -31,6 +32,7 @@ class FollowParams(NamedSessionParams, frozen=True, kw_only=True):
     live: bool = False
     present: bool = False
     events: bool = False
+    as_shown: bool = False
 
 
 class FollowResult(FullAnswer, frozen=True, kw_only=True):
