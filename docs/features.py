@@ -217,16 +217,14 @@ VERDICTS: Final = {
         "a sentence, and an error with its kind", "what the service said, twice"
     ),
     "`/compact` after `/context`": Verdict(
-        "one report; tokens before and after",
+        "one report; time and tokens",
         "the report twice; the summary",
         EACH,
         "Claude's summary of the conversation is for Claude; what was said stays in the log",
     ),
     f"`/compact` after `/context`{PLAIN}": Verdict(
-        "one report; tokens before and after",
-        "the report twice; tokens before and after, time",
-        EACH,
-        "how long it took, clients know by the times of the updates",
+        "one report; time and tokens",
+        "the report twice; time and tokens",
     ),
     "`/clear`": Verdict("that Claude has forgotten, the context as empty", "an empty plan"),
     "An image": Verdict("the image", "the image", BOTH),

@@ -10,6 +10,7 @@ from uuid import uuid4
 from pykoclaw_acp.model.events import Event, ToolEnded, ToolStarted
 from pykoclaw_acp.model.plain import plain
 from pykoclaw_acp.model.synthetic_calls import COMPACTION
+from pykoclaw_acp.translation.texts import duration
 
 NAME: Final = "Compaction"
 _TITLE: Final = "Compacting the conversation"
@@ -85,7 +86,7 @@ class Compaction:
         before, after = _count(given.get("pre_tokens")), _count(given.get("post_tokens"))
         self.tokens = after
         assert call is not None
-        return [*begun, _ended(call, given.get("trigger"), before, after)]
+        return [*begun, _ended(call, given.get("trigger"), given.get("duration_ms"), before, after)]
 
 
 def of_transcript(uuid: str, given: dict[str, Any]) -> list[Event]:
@@ -93,13 +94,15 @@ def of_transcript(uuid: str, given: dict[str, Any]) -> list[Event]:
     call = f"{COMPACTION}{uuid}"
     before, after = _count(given.get("preTokens")), _count(given.get("postTokens"))
     begun = ToolStarted(call, NAME, _TITLE, "think")
-    return [begun, _ended(call, given.get("trigger"), before, after)]
+    return [begun, _ended(call, given.get("trigger"), given.get("durationMs"), before, after)]
 
 
-def _ended(call: str, trigger: object, before: int, after: int) -> ToolEnded:
+def _ended(call: str, trigger: object, took: object, before: int, after: int) -> ToolEnded:
+    """`took`: milliseconds, if they are known."""
     by_itself = " automatically" if trigger == "auto" else ""
+    time = f" in {duration(max(took / 1000, 1))}" if isinstance(took, int) and took else ""
     counts = f": {before:,} tokens before, {after:,} after" if before and after else ""
-    title = f"Compacted the conversation{by_itself}{counts}"
+    title = f"Compacted the conversation{by_itself}{time}{counts}"
     return ToolEnded(call, "completed", title=title)
 
 

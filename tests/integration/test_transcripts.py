@@ -101,7 +101,7 @@ async def test_conversation_of_others_is_imported_whole(w: World) -> None:
     said = f"[terminal: {text('one')}] one [terminal: {text('two')}] two"
     assert await w.said(session) == said
     (compacted,) = (one for one in await w.log(session) if isinstance(one, ToolEnded))
-    assert str(compacted.title).startswith("Compacted the conversation: ")
+    assert str(compacted.title).startswith("Compacted the conversation in ")
     again = await w.look(session, claude)
     assert (again.standing, again.logged, again.digest) == (RowStanding.MOVED_ON, [], None)
 
@@ -120,7 +120,7 @@ async def test_terminals_compaction_after_our_turn_shows_once(w: World, looked: 
     await w.terminal("/compact", resume=claude)
     found = await w.look(session, claude)
     (end,) = (one.event for one in found.logged if isinstance(one.event, ToolEnded))
-    assert str(end.title).startswith("Compacted the conversation: ")
+    assert str(end.title).startswith("Compacted the conversation in ")
     assert (await w.look(session, claude)).logged == []
     path = w.transcript(claude)
     copy = path.with_suffix(".copy")

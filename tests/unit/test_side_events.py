@@ -189,11 +189,11 @@ class TestCompaction:
             *translator.events(system("status", status="compacting")),
             *translator.events(system("status", status="compacting", compact_output_chars=9)),
             *translator.events(system("status", status=None, compact_result="success")),
-            *translator.events(boundary()),
+            *translator.events(boundary(duration_ms=12_300)),
         ]
         assert titles(events) == [
             "Compacting the conversation",
-            "Compacted the conversation: 10,040 tokens before, 2,672 after",
+            "Compacted the conversation in 12 s: 10,040 tokens before, 2,672 after",
         ]
         assert events[-1] == Usage(2672, 200_000)
 

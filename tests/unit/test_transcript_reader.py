@@ -196,12 +196,12 @@ def test_others_compaction_is_shown_as_live_one(t: Transcript) -> None:
     t.prompt("one", "p1")
     t.call("tool", command="ls")
     t.result("tool")
-    compacted(t, trigger="auto", preTokens=11470, postTokens=2546)
+    compacted(t, trigger="auto", preTokens=11470, postTokens=2546, durationMs=61_000)
     t.say("a")
     seen = Reading(t).look()
     live = Compaction()
     before = live.follow("status", {"status": "compacting"})
-    counts = {"trigger": "auto", "pre_tokens": 11470, "post_tokens": 2546}
+    counts = {"trigger": "auto", "pre_tokens": 11470, "post_tokens": 2546, "duration_ms": 61_000}
     before += live.follow("compact_boundary", {"compact_metadata": counts})
     shown = [msgspec.structs.replace(one, tool_call_id="compaction-b1") for one in before]
     assert seen[3:5] == shown
