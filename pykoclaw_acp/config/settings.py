@@ -212,7 +212,7 @@ class Settings(BaseSettings):
     )
     titles: Annotated[Literal["words", "claude"], BeforeValidator(values.lowered)] = Field(
         default="words",
-        description="Titles of sessions: words (those of the first prompt), or claude (asks its model for a title).",
+        description="Titles of sessions: words (of the first prompt), or claude (asks the session's model for one).",
     )
     thinking: Annotated[Literal["show", "hide"], BeforeValidator(values.lowered)] = Field(
         default="show",
