@@ -84,6 +84,12 @@ async def test_lost_transcript_is_told_and_made_up_for(stack: Stack) -> None:
         messages = json.dumps(stack.asked()[-1]["messages"])
         assert messages.count("Answered: The second of " + kind) == int(lost)
         assert client.text(session).count("Claude does not remember") == int(lost)
+    shown = {session: seen(client.of(session)) for session in sessions.values()}
+    await client.close()
+    again = await stack.start()
+    for session in sessions.values():
+        await again.load(session, stack.work)
+        assert seen(again.of(session)) == shown[session]
 
 
 async def test_pipe_in_place_of_transcript_counts_as_lost(stack: Stack) -> None:

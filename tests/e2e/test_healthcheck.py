@@ -6,12 +6,16 @@ import asyncio
 import contextlib
 import json
 import re
+import subprocess
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.commands import healthcheck
 from pykoclaw_acp.server.stdio import CALLS_GRACE
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.double import installed
@@ -106,6 +110,44 @@ async def test_another_answer_is_a_failure(program: str, stack: Stack) -> None:
     assert (result.status, result.out) == (1, "")
     assert result.error.startswith("FAIL: ")
     assert len(result.error.splitlines()) == 1
+
+
+def _agent(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What our check is to start, in this process."""
+    agent = directory / "pykoclaw"
+    agent.write_text(f"#!/bin/sh\n{script}\n")
+    agent.chmod(0o755)
+    monkeypatch.setenv("PYKOCLAW_CLI_PATH", str(agent))
+
+
+def test_ours_is_told_of_agent_that_reads_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pipe to it is broken before the check has written anything."""
+    _agent(tmp_path, "echo I cannot. >&2; exit 3", monkeypatch)
+    start = subprocess.Popen
+
+    def ended(*given: Any, **more: Any) -> subprocess.Popen[bytes]:
+        agent = start(*given, **more)
+        agent.wait(60)
+        return agent
+
+    monkeypatch.setattr(subprocess, "Popen", ended)
+    assert healthcheck.main() == 1
+    said = capsys.readouterr().err
+    assert said.startswith("FAIL: no answer from ")
+    assert said.endswith("I cannot.\n")
+
+
+def test_ours_gives_up_an_agent_that_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And that neither the end of its input nor SIGTERM ends."""
+    _agent(tmp_path, "trap '' TERM; exec sleep 600", monkeypatch)
+    monkeypatch.setattr(healthcheck, "WAIT", 0.5)
+    monkeypatch.setattr(healthcheck, "END_WAIT", 0.5)
+    assert healthcheck.main() == 1
+    assert "It ended with status -9." in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -118,12 +118,12 @@ async def test_rewind_in_a_terminal_stays(stack: Stack) -> None:
         assert NOTES_TAG not in str(stack.asked()[-1]["messages"])
         await client.call("_pykoclaw.dev/rewind", session=session, files=False)
     assert "at the same time" not in client.text(session)
-    live = client.text(session)
+    live = seen(client.of(session))
     await client.close()
     await stack.end_daemon()
     again = await stack.front()
     await again.load(session, stack.work)
-    assert again.text(session) == live
+    assert seen(again.of(session)) == live
 
 
 def _states(shown: list[dict[str, Any]]) -> list[str]:

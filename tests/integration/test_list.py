@@ -105,6 +105,21 @@ async def test_a_row_says_where_when_and_what(tmp_path: Path) -> None:
         assert await ids(wire, cwd="/") == []
 
 
+async def test_session_with_added_directories_is_listed_once(tmp_path: Path) -> None:
+    """Where it works, however often its directories are among those that were added."""
+    work, added = tmp_path / "work", tmp_path / "added"
+    for one in (work, added, work / "below"):
+        one.mkdir()
+    async with rig(tmp_path) as r, client(r) as wire:
+        more = [str(work), str(added), str(work / "below")]
+        params = {"cwd": str(work), "mcpServers": [], "additionalDirectories": more}
+        session = (await wire.call("session/new", **params))["result"]["sessionId"]
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert await ids(wire) == [session]
+        assert await ids(wire, cwd=str(work)) == [session]
+        assert await ids(wire, cwd=str(added)) == []
+
+
 async def test_all_paths_to_a_directory_list_its_sessions(tmp_path: Path) -> None:
     real, link, other = tmp_path / "real", tmp_path / "link", tmp_path / "other"
     real.mkdir()

@@ -29,8 +29,12 @@ LISTS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "a directory has its own sessions; helpers are hidden, unprompted ones can be opened": (
         "integration/test_list_contract.py test_a_directory_has_its_own_sessions",
+        "integration/test_list.py test_all_paths_to_a_directory_list_its_sessions",
         "integration/test_list_contract.py test_deleted_and_auxiliary_sessions_are_left_out",
         "conformance/rules/sessions.py a_session_without_prompts_can_be_resumed",
+    ),
+    "one that is reached through added directories appears once": (
+        "integration/test_list.py test_session_with_added_directories_is_listed_once",
     ),
     "rows say where, when and what, and cost the same among many": (
         "integration/test_list.py test_a_row_says_where_when_and_what",
@@ -82,6 +86,11 @@ LOADS: Final[dict[str, tuple[str, ...]]] = {
     "a session goes to a terminal and back, and over each kill": (
         "e2e/test_list.py test_editor_terminal_editor",
         "e2e/test_story.py test_conversation_survives_every_kill",
+    ),
+    "a command verifies the agent by itself: no broken pipe ends it, and no silence holds it up": (
+        "e2e/test_healthcheck.py test_ours_passes_cold_and_warm",
+        "e2e/test_healthcheck.py test_ours_is_told_of_agent_that_reads_nothing",
+        "e2e/test_healthcheck.py test_ours_gives_up_an_agent_that_is_silent",
     ),
     "prompts of a busy session wait; ids of calls are unique; mode and usage are kept": (
         "e2e/test_turns.py test_prompts_of_a_busy_session_run_in_order",
