@@ -43,11 +43,12 @@ class ClientTraits:
     process ends with the answer to its prompt.
     `suspends`: it may drop what it is sent of a session, and say nothing before it resumes that.
     `asks_together`: it shows several permission requests of a session at the same time.
-    `titles_only`: of a permission request its user sees the title alone. `progress_pause` (s): between
-    two updates of what a call has done so far; infinite: it shows none. `approves_by_itself`: it may
-    choose the first option that allows without asking its user. `cancels_when_absent`: an outcome
-    `cancelled` without a `session/cancel` says that no user is there, rather than that one has
-    dismissed the request.
+    `titles_only`: of a permission request its user sees the title alone. `first_titles`: of a call
+    its user sees the title with which that began. `drops_plan`: when it sends a prompt, it shows no
+    plan any more. `progress_pause` (s): between two updates of what a call has done so far; infinite:
+    it shows none. `approves_by_itself`: it may choose the first option that allows without asking its
+    user. `cancels_when_absent`: an outcome `cancelled` without a `session/cancel` says that no user
+    is there, rather than that one has dismissed the request.
     `shows_errors`: its user sees the error with which a prompt is answered. `wants_details`: of an
     error its user sees `data.details` alone. `misreads_digits`: it takes any error with the digits 413
     for a context that is too large, as Mitto does, which then stops its queue.
@@ -67,6 +68,8 @@ class ClientTraits:
     suspends: bool = False
     asks_together: bool = False
     titles_only: bool = False
+    first_titles: bool = False
+    drops_plan: bool = False
     progress_pause: float = 0.0
     approves_by_itself: bool = False
     cancels_when_absent: bool = False
@@ -103,6 +106,8 @@ MITTO: Final = replace(
     drops_replay=True,
     suspends=True,
     titles_only=True,
+    first_titles=True,
+    drops_plan=True,
     progress_pause=math.inf,
     approves_by_itself=True,
     cancels_when_absent=True,

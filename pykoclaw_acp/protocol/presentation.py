@@ -19,11 +19,11 @@ from pykoclaw_acp.model.events import (
     ToolProgressed,
     ToolStarted,
 )
-from pykoclaw_acp.model.synthetic_calls import COMPACTION, RETRY
+from pykoclaw_acp.model.synthetic_calls import COMPACTION, RETRY, is_synthetic
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.content import TextContent
 from pykoclaw_acp.protocol.messages import ClientCapabilities
-from pykoclaw_acp.protocol.updates import CompactionUpdate, NoticeUpdate, Update
+from pykoclaw_acp.protocol.updates import CompactionUpdate, NoticeUpdate, ToolCallUpdate, Update
 
 UNKNOWN: Final = "The compaction did not end."
 
@@ -69,6 +69,13 @@ def update(seq: int, event: Event | None, how: Presentation) -> Update | None:
         shown = projection.choices_update(event.selection, booleans=True)
         return replace(shown, meta={projection.SEQ: seq})
     return projection.update(seq, event)
+
+
+def last_title(event: Event | None, shown: Update) -> str | None:
+    """How a wait or a compaction has ended, if only the new title of a call says so."""
+    if isinstance(shown, ToolCallUpdate) and isinstance(event, ToolEnded):
+        return event.title if is_synthetic(event.tool_call_id) else None
+    return None
 
 
 def _without_thoughts(event: _Call) -> _Call:

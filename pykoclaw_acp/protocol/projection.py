@@ -16,6 +16,7 @@ from pykoclaw_acp.model.events import (
     Location,
     ModeChanged,
     Plan,
+    PlanEntry,
     Text,
     TextPart,
     Thinking,
@@ -121,10 +122,7 @@ def update(seq: int, event: Event | None) -> Update:
             cost = None if event.cost is None else Cost(amount=round(event.cost, 6), currency="USD")
             return UsageUpdate(used=event.used, size=event.size, cost=cost, meta=meta)
         case Plan():
-            entries = [
-                PlanEntryUpdate(content=one.content, status=one.status) for one in event.entries
-            ]
-            return PlanUpdate(entries=entries, meta=meta)
+            return PlanUpdate(entries=_entries(event.entries), meta=meta)
         case ModeChanged():
             return CurrentModeUpdate(current_mode_id=event.mode, meta=meta)
         case ConfigChanged():
@@ -156,6 +154,11 @@ def unlogged(message_id: str, text: str) -> Update:
     return AgentMessageChunk(
         message_id=message_id, content=TextContent(text=text), meta={NOTE: "note"}
     )
+
+
+def plan(entries: tuple[PlanEntry, ...]) -> PlanUpdate:
+    """A plan as an update that is no event of the log, since that has it already."""
+    return PlanUpdate(entries=_entries(entries))
 
 
 def state(selection: Selection, *, legacy_models: bool, booleans: bool = False) -> OpenedState:
@@ -247,6 +250,10 @@ def commands(offered: tuple[Command, ...]) -> AvailableCommandsUpdate:
             for one in offered
         ]
     )
+
+
+def _entries(entries: tuple[PlanEntry, ...]) -> list[PlanEntryUpdate]:
+    return [PlanEntryUpdate(content=one.content, status=one.status) for one in entries]
 
 
 def _values(choices: tuple[Choice, ...]) -> list[ConfigValue]:

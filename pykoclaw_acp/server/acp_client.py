@@ -15,7 +15,7 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.link.framing import MAX_LINE_OUT, MAX_LONG_LINE_OUT
 from pykoclaw_acp.link.lines import base_id
 from pykoclaw_acp.model.choices import Command, Selection
-from pykoclaw_acp.model.events import Failure, UserMessage, size
+from pykoclaw_acp.model.events import Failure, PlanEntry, UserMessage, size
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.session_environment import ClientEnvironment
@@ -100,6 +100,11 @@ class AcpClient:
         """Whether it cancels a permission request because nobody is there to see it."""
         return self.subscriber.traits.cancels_when_absent
 
+    @property
+    def drops_plan(self) -> bool:
+        """Whether it shows no plan any more when it sends a prompt."""
+        return self.subscriber.traits.drops_plan
+
     def initialized(self, params: InitializeParams) -> None:
         """`initialize` was answered; it may be repeated."""
         self.peer.widen()
@@ -182,8 +187,17 @@ class AcpClient:
         if self._terminals is not None:
             update = self._terminals.dress(session_id, logged.event, update)
         update = self._pending.dress(session_id, logged, update)
+        await self._show_last_title(session_id, logged, update)
         await self.peer.update(session_id, logged.seq, await self._line(session_id, logged, update))
         crash_points.reached("update_sent")
+
+    async def _show_last_title(self, session_id: str, logged: Logged, update: Update) -> None:
+        """Say in words what the new title of a call says, if the user would not see that."""
+        title = presentation.last_title(logged.event, update)
+        if title is None or not self.subscriber.traits.first_titles:
+            return
+        if not self.subscriber.helps_itself(logged.turn_id):
+            await self.show(session_id, f"{logged.seq}-title-shown", f"\n\n{title}\n\n")
 
     async def _line(self, session_id: str, logged: Logged, update: Update) -> bytes:
         """The line of an update; what no line to this client can hold is replaced by a note."""
@@ -249,6 +263,10 @@ class AcpClient:
     async def show(self, session_id: str, message_id: str, text: str) -> None:
         """Send a note that the log does not have, or has in another form."""
         await self.peer.notify(update_line(session_id, projection.unlogged(message_id, text)))
+
+    async def show_plan(self, session_id: str, entries: tuple[PlanEntry, ...]) -> None:
+        """Send the plan once more: no event of the log, since nothing of it has changed."""
+        await self.peer.notify(update_line(session_id, projection.plan(entries)))
 
     async def skip_own(self, session_id: str, seq: int) -> None:
         """The client has its own message already."""

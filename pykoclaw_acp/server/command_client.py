@@ -11,7 +11,7 @@ import msgspec
 
 from pykoclaw_acp.link.framing import MAX_LONG_LINE_OUT
 from pykoclaw_acp.model.choices import Command, Selection
-from pykoclaw_acp.model.events import Event, Text, Thinking, UserMessage, size
+from pykoclaw_acp.model.events import Event, PlanEntry, Text, Thinking, UserMessage, size
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Decision, Form, PermissionRequest
 from pykoclaw_acp.model.questions import Question
@@ -50,6 +50,7 @@ class CommandClient:
     pages: Final = False
     asks_together: Final = False
     cancels_when_absent: Final = False
+    drops_plan: Final = False
 
     def __init__(
         self, peer: Peer, *, present: bool, thoughts: bool = True, times: Times | None = None
@@ -94,6 +95,9 @@ class CommandClient:
 
     async def show(self, session_id: str, message_id: str, text: str) -> None:
         """Nothing to say: it shows the log."""
+
+    async def show_plan(self, session_id: str, entries: tuple[PlanEntry, ...]) -> None:
+        """Nothing to say: it drops none."""
 
     async def show_choices(self, session_id: str, selection: Selection) -> None:
         """Nothing to say: it chooses nothing."""

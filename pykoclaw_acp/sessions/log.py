@@ -9,7 +9,15 @@ from typing import Final
 
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import folding
-from pykoclaw_acp.model.events import Event, OpenTools, ToolProgressed, ToolStarted, size
+from pykoclaw_acp.model.events import (
+    Event,
+    OpenTools,
+    Plan,
+    PlanEntry,
+    ToolProgressed,
+    ToolStarted,
+    size,
+)
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import CutMessage
 from pykoclaw_acp.model.session_options import SessionOptions
@@ -38,6 +46,7 @@ class SessionLog:
         self._news = asyncio.Event()
         self._closed = False
         self._tasks = Tasks()
+        self._plan: tuple[PlanEntry, ...] | None = None  # None: not looked for yet
 
     @property
     def last_seq(self) -> int:
@@ -82,6 +91,13 @@ class SessionLog:
     async def in_effect(self, upto: int) -> list[Logged]:
         """Events that still hold at this place: running tool calls, the plan, the title."""
         return await self._store.in_effect(self._record.session_id, upto)
+
+    async def plan(self) -> tuple[PlanEntry, ...]:
+        """Claude's newest list of tasks."""
+        if self._plan is None:
+            found = await self._store.last_plan(self._record.session_id)
+            self._plan = found if self._plan is None else self._plan
+        return self._plan
 
     async def is_before_window(self, seq: int, window: TurnsPlace) -> bool:
         """Whether a client that asks again for the window, and has got up to `seq`, has nothing of it
@@ -158,6 +174,8 @@ class SessionLog:
         for one in logged:
             if not (one.imported and isinstance(one.event, ToolStarted)):
                 self.open_tools.follow(one.event)
+            if isinstance(one.event, Plan):
+                self._plan = one.event.entries
             self._apply(one.event)
         self._tail.extend(logged)
         self._record.last_seq = max(self._record.last_seq, logged[-1].seq)

@@ -6,14 +6,7 @@ import asyncio
 
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model import client_traits
-from pykoclaw_acp.model.events import (
-    ConfigChanged,
-    Event,
-    ModeChanged,
-    Plan,
-    PlanEntry,
-    TitleChanged,
-)
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import worker_options
 from pykoclaw_acp.sessions.log import SessionLog
@@ -36,14 +29,12 @@ class SessionState:
         self.id = record.session_id
         self.record = record
         self.options = options
-        self._store = store
         self.epoch = 0  # of the newest worker
         self.explained: set[str] = set()  # turns that end for a reason which the log has
         self.unsaid: list[Event] = []  # said once, with the next prompt that begins, or ends before
         self.refusals: dict[str, str] = {}  # who has refused a call that has not ended, by its id
         self.superseded = False  # its worker has other options than the next one, or no login
         self.running: asyncio.Task[None] | None = None  # runs the turns; None: none runs or waits
-        self._plan: tuple[PlanEntry, ...] | None = None  # Claude's tasks; None: not looked for yet
         self.subscriptions: list[Subscription] = []
         self.log = SessionLog(record, store, self.apply)
 
@@ -72,18 +63,9 @@ class SessionState:
         others = len(here) - (name in here)
         return client_traits.place(name) if others or author not in (None, name) else ""
 
-    async def plan(self) -> tuple[PlanEntry, ...]:
-        """Claude's list of tasks, as the log has it last."""
-        if self._plan is None:
-            found = await self._store.last_plan(self.id)
-            self._plan = found if self._plan is None else self._plan
-        return self._plan
-
     def apply(self, event: Event | None) -> None:
         """Make the mode, model, config or title of a logged event the session's own."""
-        if isinstance(event, Plan):
-            self._plan = event.entries
-        elif isinstance(event, ModeChanged):
+        if isinstance(event, ModeChanged):
             self.record.mode = event.mode
             options = worker_options.followed(self.options, event)
             self.options = worker_options.narrowed(options, self.record.options)

@@ -241,6 +241,10 @@ class Subscriber:
             turn.turn_id == turn_id for _, turn in self._prompts.values()
         )
 
+    def helps_itself(self, turn_id: str | None) -> bool:
+        """Whether the client takes all words of this turn as the answer to a prompt of its own."""
+        return any(turn.turn_id == turn_id and turn.helper for _, turn in self._prompts.values())
+
     async def outcome(self, turn: Turn, session_id: str) -> Outcome:
         """Wait for the turn's outcome, and until the client was sent all its updates."""
         outcome, told = await asyncio.shield(turn.ended)  # shared with other waiters

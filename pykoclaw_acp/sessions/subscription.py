@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -11,7 +12,7 @@ import structlog
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model import cutting, folding
 from pykoclaw_acp.model.cursors import Reader
-from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import Left
 from pykoclaw_acp.model.session_environment import ClientEnvironment
@@ -85,6 +86,7 @@ class Subscription:
         """Whether the session was closed, and the client has not opened it since."""
         self.owed = 0
         """What the client is sent before the answer to its prompt, besides the turn's updates."""
+        self._planned: str | None = None  # the own prompt for which the plan was shown again last
         self._shown: object = None  # the message that was shown last, if that is what it was
         self._log = session_log
         self._end = end
@@ -208,6 +210,7 @@ class Subscription:
                 self.inserter.follow(logged)
                 await self.end_line()
                 await self.client.skip_own(self.session_id, logged.seq)
+                await self._show_plan(logged.event)
             else:
                 await self._show_one(logged, await self._log.whole(logged))
                 await self.inserter.read(pace)
@@ -235,6 +238,19 @@ class Subscription:
             )
             await self.client.insert(self.session_id, f"not-shown-{logged.seq}", NOT_SHOWN)
             await self.client.skip_own(self.session_id, logged.seq)
+
+    async def _show_plan(self, own: Event | None) -> None:
+        """Show the plan again, once, to a client that has dropped it with this prompt of its own, if
+        something of it is to be done.
+        """
+        prompt = own.message_id if isinstance(own, UserMessage) else None
+        if not self.client.drops_plan or prompt == self._planned:
+            return
+        self._planned = prompt
+        with contextlib.suppress(StoreUnavailable, StoreClosed):  # what is delivered is in memory
+            entries = await self._log.plan()
+            if any(one.status != "completed" for one in entries):
+                await self.client.show_plan(self.session_id, entries)
 
     async def _next_page(self) -> Sequence[Logged]:
         caught_up = self.cursor >= self._log.last_seq

@@ -19,7 +19,7 @@ from tests.e2e import commands
 from tests.e2e.harness import Stack, text
 from tests.e2e.mcp_web import serving
 from tests.e2e.mitto import Conversation, Mitto, wrapping
-from tests.e2e.mitto_helpers import play, wire_of
+from tests.e2e.mitto_helpers import fold, play, wire_of
 from tests.waiting import eventually
 
 
@@ -69,6 +69,27 @@ async def test_10_tool_titles_are_final_from_the_start(shared: Stack) -> None:
     ]
     for update in wire_of(web).of(conversation.session or "", "tool_call_update"):
         assert "title" not in update
+
+
+async def test_10_ends_of_waits_and_compactions_are_text(shared: Stack) -> None:
+    """As a title, they would not be seen. A helper's answer has no text of ours."""
+    web = Mitto(shared)
+    conversation = Conversation()
+    await web.open(conversation)
+    await web.prompt(conversation, "/context")
+    await web.prompt(conversation, "/compact")
+    assert conversation.text.count("was not compacted: Not enough messages") == 1
+    overloaded = play("error 529 times=1", "text There.")
+    await web.prompt(conversation, overloaded)
+    await web.prompt(conversation, "/compact")
+    statuses = [history[-1] for _, *history in conversation.tools.values()]
+    assert statuses == ["failed", "completed", "completed"]
+    assert conversation.text.count("Claude was overloaded; it answered after") == 1
+    assert conversation.text.count("Compacted the conversation in 1 s: ") == 1
+    helper, told = web.auxiliary[0], list(wire_of(web).besides)
+    await web.help_itself(helper, f"{wrapping.TITLE} {overloaded}")
+    assert fold(wire_of(web), helper).strip() == "There."
+    assert wire_of(web).besides == told
 
 
 @pytest.mark.long
@@ -196,10 +217,21 @@ async def test_h_the_plan_is_kept_current(shared: Stack) -> None:
         "text Done.",
     )
     await web.prompt(conversation, play(*steps))
-    assert [(entry["content"], entry["status"]) for entry in conversation.plan] == [
-        ("Look around", "completed"),
-        ("Write it down", "in_progress"),
-    ]
+    open_plan = [("Look around", "completed"), ("Write it down", "in_progress")]
+    assert _plan(conversation) == open_plan
+    for words in ("I go on.", "I go on again."):  # else it may be taken for one that is sent again
+        await web.prompt(conversation, play(f"text {words}"))
+        assert _plan(conversation) == open_plan, "each prompt clears it"
+        await web.shutdown()
+    last = 'tool TaskUpdate {"taskId": "2", "status": "completed"}'
+    await web.prompt(conversation, play(last, "text Done."))
+    assert [status for _, status in _plan(conversation)] == ["completed"] * 2
+    await web.prompt(conversation, play("text Yes."))
+    assert _plan(conversation) == [], "it is done"
+
+
+def _plan(conversation: Conversation) -> list[tuple[str, str]]:
+    return [(entry["content"], entry["status"]) for entry in conversation.plan]
 
 
 def install_mitto_tools(stack: Stack) -> None:

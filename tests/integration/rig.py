@@ -14,7 +14,7 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.choices import Command, Selection
-from pykoclaw_acp.model.events import Text, UserMessage
+from pykoclaw_acp.model.events import PlanEntry, Text, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnTimes
@@ -49,6 +49,7 @@ class Client:
     asks_together = False
     only_declines = False
     cancels_when_absent = False
+    drops_plan = False
 
     def __init__(self) -> None:
         self.shown: list[Logged] = []
@@ -81,6 +82,9 @@ class Client:
         pass
 
     async def show(self, session_id: str, message_id: str, text: str) -> None:
+        pass
+
+    async def show_plan(self, session_id: str, entries: tuple[PlanEntry, ...]) -> None:
         pass
 
     def stop_updates(self, session_id: str) -> None:

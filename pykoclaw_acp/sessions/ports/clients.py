@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from pykoclaw_acp.model.choices import Command, Selection
+from pykoclaw_acp.model.events import PlanEntry
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 
@@ -44,6 +45,10 @@ class Client(Protocol):
     def cancels_when_absent(self) -> bool:
         """Whether it cancels a permission request because nobody is there to see it."""
 
+    @property
+    def drops_plan(self) -> bool:
+        """Whether it shows no plan any more when it sends a prompt."""
+
     async def repeat_request(self, ask_id: str) -> None:
         """Show once more what the client has not answered of a request that it was asked."""
 
@@ -77,6 +82,9 @@ class Client(Protocol):
 
     async def show(self, session_id: str, message_id: str, text: str) -> None:
         """Show text that is not in the log, as a note of ours."""
+
+    async def show_plan(self, session_id: str, entries: tuple[PlanEntry, ...]) -> None:
+        """Show the plan once more, which holds, and which the client has dropped."""
 
     async def skip_own(self, session_id: str, seq: int) -> None:
         """Move on past the event at `seq`, the client's own message, which it has already."""

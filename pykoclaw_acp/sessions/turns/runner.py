@@ -309,7 +309,7 @@ class TurnRunner:
                 ErrorKind.CWD_MISSING, cwd_missing(options.cwd, disks.SILENT)
             ) from error
         rules = () if options.restricted else await self._journal.rules(path, self._state.id)
-        plan = await self._state.plan()
+        plan = await self._state.log.plan()
         self._environment.note_launched(options)
         return replace(options, plan=plan, rules=rules)
 

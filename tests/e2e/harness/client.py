@@ -307,6 +307,8 @@ class Client:
         if update["sessionUpdate"] == "tool_call_update" and not placed:  # of a call that runs
             self.late.append(update)
             return
+        if update["sessionUpdate"] == "plan" and not placed:  # the log has it at an earlier place
+            return
         if update.get("messageId", "").endswith("-shown"):  # the log has it in another form
             self.besides.append(update["content"]["text"])
             return
