@@ -137,12 +137,14 @@ class WorkspaceGate:
 
     async def _first_use(self, cwd: str, content: Content) -> None:
         """Directories of conversations from before there were requests are trusted as they are
-        now.
+        now, and no others beside them.
         """
         paths = [cwd, *(place.path for place in content.acting)]
         for one in await self._store.trusted(paths):
             if one.content == FIRST_USE and one.path in paths:
-                await self._store.trust_first_use(one.path, content.acting)
+                places = (one.path, content.resolved.get(one.path))
+                own = [each for each in content.acting if each.path in places]
+                await self._store.trust_first_use(one.path, own)
 
     async def _decide(
         self, turn: Turn, content: Content, pause: Callable[[Turn], None]

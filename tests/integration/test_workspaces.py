@@ -856,6 +856,26 @@ async def test_old_conversation_directories_trusted_as_found_on_use(
         assert [each.restricted for each in one.options] == [False, True]
 
 
+async def test_old_conversation_does_not_trust_directory_beside_it(
+    tmp_path: Path, work: Path
+) -> None:
+    """An old project is opened with a fresh clone as its additional directory."""
+    clone = tmp_path / "clone"
+    (clone / ".claude").mkdir(parents=True)
+    (clone / ".claude/settings.json").write_text(json.dumps({"enabledPlugins": {"a@b": True}}))
+    link = tmp_path / "link"
+    link.symlink_to(work)
+    async with rig(tmp_path) as r:
+        await write(r, trust.add(str(link), FIRST_USE, "upgrade"))
+        one = Working(r, await r.sessions.create(str(link), (str(clone),), ()))
+        turn = await one.prompt()
+        await one.asked()
+        (request,) = one.person.asked
+        assert [place.path for place in request.workspaces] == [str(clone)]
+        await one.answer(turn, "allow_once")
+        assert [each.restricted for each in one.options] == [True]
+
+
 async def test_empty_old_conversation_directory_gets_no_advance_trust(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
