@@ -110,7 +110,11 @@ class Ping(Frame, frozen=True, kw_only=True, tag="ping"):
 
 
 class Stop(Frame, frozen=True, kw_only=True, tag="stop"):
-    """End: interrupt what runs, close the CLI, exit."""
+    """End: interrupt what runs, close the CLI, exit. `hooks`: those of the CLI may run as it ends;
+    a worker of an earlier version always lets them.
+    """
+
+    hooks: bool = True
 
 
 # --- worker to daemon

@@ -1,5 +1,5 @@
-"""What follows the end of a worker: its session is told, what it left is removed, and
-its row goes.
+"""What goes with the end of a worker: whether hooks may run; then its session is told, what it left
+is removed, and its row goes.
 """
 
 from __future__ import annotations
@@ -36,6 +36,18 @@ def not_recorded(error: Exception) -> TurnFailure:
     if (found := shortage.of(error)) is not None:
         return TurnFailure(found[0], f"Claude's worker could not go on: {found[1]}")
     return TurnFailure(ErrorKind.INTERNAL, NOT_RECORDED)
+
+
+async def hooks_may_run(asked: Awaitable[bool], wait: float) -> bool:
+    """What the session answers whether hooks may run as Claude ends; no if that takes longer than
+    `wait` (s), or fails.
+    """
+    try:
+        async with asyncio.timeout(wait):
+            return await asked
+    except Exception as error:  # noqa: BLE001  nothing keeps a worker from being ended
+        log.info("The directories could not be looked at", action="end_unseen", error=str(error))
+        return False
 
 
 async def tell(worker: WorkerIdentity, failure: TurnFailure, listener: WorkerListener) -> None:

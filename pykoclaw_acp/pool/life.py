@@ -89,6 +89,7 @@ class WorkerLife:
         self._failure: TurnFailure | None = None  # why it is gone
         self._detached = False
         self._hurry = False
+        self._hooks = False  # whether they may run at its end
         self._liveness = Liveness(context.limits.stall_timeout, self.kill)
         self._caller = Caller(context.database, self.send)
         self._kills = memory.KillWatch()
@@ -144,9 +145,7 @@ class WorkerLife:
 
     @property
     def start_failure(self) -> str | None:
-        """Why it never became ready; None if it did, was stopped, or was launched by another
-        daemon.
-        """
+        """Why it never became ready; None if it did, was stopped, or was adopted."""
         if self.stopping or self.adopted:
             return None
         if not self.ready.done() or self.ready.cancelled():
@@ -185,7 +184,7 @@ class WorkerLife:
             channel = await self._process.open(self._inbox.committed)
             await channel.send(self._hello())
             if self.stopping:
-                await channel.send(Stop(epoch=self.spec.epoch))
+                await channel.send(Stop(epoch=self.spec.epoch, hooks=self._hooks))
             watching = asyncio.get_running_loop().create_task(
                 self._liveness.watch(), name="watch-worker"
             )
@@ -247,14 +246,14 @@ class WorkerLife:
         self._process.kill()
 
     async def stop(self, grace: float, *, hurry: bool = False) -> None:
-        """Ask it to stop, after `grace` (s) terminate it, then kill it: until it is gone and
-        cleaned up.
-        """
+        """Ask it to stop, after `grace` (s) terminate it, then kill it; wait for its clean-up."""
         self.stopping = True
         self._hurry = hurry
+        asked = self._context.listener.hooks_may_run(self.spec.session_id, self.workspace)
+        self._hooks = await ending.hooks_may_run(asked, grace / 2)
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(grace):
-                await self.send(Stop(epoch=self.spec.epoch))
+                await self.send(Stop(epoch=self.spec.epoch, hooks=self._hooks))
         await self._process.terminate(grace, self.cleaned)
         await self.cleaned.wait()
 

@@ -46,6 +46,11 @@ class WorkerListener(Protocol):
     async def lost(self, session_id: str, epoch: int, kind: ErrorKind, message: str) -> None:
         """The worker is gone; `kind` and `message` as in TurnFailure."""
 
+    async def hooks_may_run(self, session_id: str, workspace: str | None) -> bool:
+        """Whether hooks may run as Claude ends: what acts in the session's directories is what its
+        worker has, as its options' `workspace` says, and may have it. May raise anything.
+        """
+
     def make_room(self, session_id: str) -> None:
         """This session waits for a worker, and none is idle: another session should give up its
         own.

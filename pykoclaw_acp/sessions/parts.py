@@ -100,7 +100,7 @@ class SessionParts:
         self.environment = SessionEnvironment(
             state, workers, daemon_environment or DaemonEnvironment(), journal.clock
         )
-        gate = WorkspaceGate(
+        self.gate = gate = WorkspaceGate(
             state, journal, workers, self.permissions, workspaces,
             trusted_elsewhere=trusted_elsewhere,
         )  # fmt: skip

@@ -71,6 +71,11 @@ class WorkerEvents:
             live.requests.lost(message)
             await live.reports.lost(epoch, kind, message)
 
+    async def hooks_may_run(self, session_id: str, workspace: str | None) -> bool:
+        """Whether what acts in the session's directories is what its worker has, and may have."""
+        live = self._live.get(session_id)
+        return live is not None and await live.gate.counts_for(workspace)
+
     def make_room(self, session_id: str) -> None:
         """Park the oldest request that can be, one at a time: this session waits for a worker, and
         none is free.

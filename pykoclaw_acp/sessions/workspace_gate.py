@@ -98,7 +98,21 @@ class WorkspaceGate:
         has = self._workers.workspace(self._state.id)
         if self._workspaces is None or has is None:  # none lives, or it is an earlier version's
             return True
-        content = await self._look(self._state.options if self._seen is None else self._seen[0])
+        return await self._counts(has, await self._look(self._options_seen))
+
+    async def counts_for(self, has: str | None) -> bool:
+        """Whether a worker that ends, with this `workspace`, has what it may have, or runs nothing
+        of the directories. No prompt relies on this look.
+        """
+        if self._workspaces is None or has is None or is_restricted(has):
+            return True
+        return await self._counts(has, await self._content(self._options_seen))
+
+    @property
+    def _options_seen(self) -> WorkerOptions:
+        return self._state.options if self._seen is None else self._seen[0]
+
+    async def _counts(self, has: str, content: Content) -> bool:
         counts, doubtful, _ = await self._known(content)
         without = WITHOUT + content.key
         return has == without if doubtful else has in (counts, TRUSTED + content.key, without)
@@ -124,15 +138,21 @@ class WorkspaceGate:
             self._tasks.start(self._broker.drop_trust_request(turn.turn_id))
 
     async def _look(self, options: WorkerOptions) -> Content:
+        content = await self._content(options)
+        self._seen = (options, content)
+        return content
+
+    async def _content(self, options: WorkerOptions) -> Content:
+        """What is there now; as it was found by the last look if nothing has changed since."""
         if self._workspaces is None:
             return Content()
-        if self._seen is not None and self._seen[0] == options and await self.unchanged():
-            return self._seen[1]
+        seen = self._seen
+        if seen is not None and seen[0] == options and await self._workspaces.unchanged(seen[1]):
+            return seen[1]
         content = await self._workspaces.look(
             options.cwd, options.additional_directories, options.setting_sources
         )
         await self._first_use(options.cwd, content)
-        self._seen = (options, content)
         return content
 
     async def _first_use(self, cwd: str, content: Content) -> None:

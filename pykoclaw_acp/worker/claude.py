@@ -193,13 +193,13 @@ class ClaudeSession:
             await self.interrupt(own, request.why)
         return await self._requests.carry_out(self.client, request)
 
-    async def close(self) -> None:
-        """Interrupt the turn that runs, and end the CLI with its background tasks."""
+    async def close(self, *, hooks: bool) -> None:
+        """Interrupt what runs, and end the CLI with its background tasks; its `hooks` may run."""
         self._states.close()
         self._work.close()
-        if self.client is not None:
-            passed = await self._transcript.is_passed(self.claude_session_id)
-            await ending.end(self.client, bool(self.turns), busy=self.busy, passed=passed)
+        if (client := self.client) is not None:
+            passed = not self.busy and await self._transcript.is_passed(self.claude_session_id)
+            await ending.end(client, bool(self.turns), busy=self.busy, abrupt=passed or not hooks)
 
     # --- the pump
 

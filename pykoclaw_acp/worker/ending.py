@@ -24,18 +24,18 @@ DISCONNECT_WAIT: Final = 10.0  # s; the SDK itself kills a CLI that does not end
 log: Final = structlog.get_logger()
 
 
-async def end(client: ClaudeSDKClient, running: bool, *, busy: bool, passed: bool) -> None:
-    """End the CLI. `running`: a turn is to be interrupted; `busy`: a turn or background tasks run;
-    `passed`: another program went on with the conversation, whose memory an idle CLI spares by not
-    noting its own last entry.
+async def end(client: ClaudeSDKClient, running: bool, *, busy: bool, abrupt: bool) -> None:
+    """End the CLI. `running`: a turn is to be interrupted; `busy`: a turn or background tasks run.
+    `abrupt`: the CLI does nothing more at its end. It runs no hooks, and does not note its own last
+    entry, behind which another program may have gone on with the conversation.
     """
-    if passed and not busy:
-        log.info("Another program went on with the conversation", action="cli_killed")
-        _send(sdk_private.cli_pid(client), signal.SIGKILL)
     if running:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(INTERRUPT_WAIT):
                 await client.interrupt()
+    if abrupt:
+        log.info("Claude is ended at once, without its hooks", action="cli_killed")
+        _send(sdk_private.cli_pid(client), signal.SIGKILL)
     terminating = asyncio.create_task(
         _terminate(client, 0.0 if busy else IDLE_END), name="terminate-cli"
     )

@@ -86,7 +86,7 @@ class Worker:
         self._claimed = asyncio.Event()
         self.connected = False  # to Claude
         self._ended = asyncio.Event()
-        self._dismissed = False  # by its daemon, and not by a signal
+        self._dismissed: Stop | None = None  # by its daemon, and not by a signal
         self._last_words: Lost | None = None
         self._why_stopped = TurnFailure(
             ErrorKind.WORKER_STOPPED, "Claude's worker was stopped in the middle of this turn."
@@ -131,7 +131,7 @@ class Worker:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(END_WAIT):
                     await self._claude.give_up(self._why_stopped)
-        await self._claude.close()
+        await self._claude.close(hooks=self._dismissed is None or self._dismissed.hooks)
         if self._cut_off:
             await self._lose(self._why_stopped.kind, self._why_stopped.message)
         else:
@@ -142,7 +142,7 @@ class Worker:
     @property
     def _cut_off(self) -> bool:
         """Whether a turn runs of which no daemon knows why it ends."""
-        known = self._dismissed and self._daemon.attached
+        known = self._dismissed is not None and self._daemon.attached
         return not known and self._last_words is None and bool(self._claude.turns)
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -326,7 +326,7 @@ class Worker:
             self._start(self._carry_out(frame))
             await asyncio.sleep(0)  # as above
         elif isinstance(frame, Stop):
-            self._dismissed = True
+            self._dismissed = frame
             await self._claude.orders.stop()  # a turn that was given is told to have ended
             self._ended.set()
 

@@ -247,6 +247,40 @@ async def test_trusted_content_acts_and_its_change_is_asked(
     assert "changed" in repository.ran
 
 
+@pytest.mark.parametrize(
+    ("changed", "prompts"),
+    [
+        (True, True),
+        pytest.param(True, False, marks=pytest.mark.long),
+        pytest.param(False, False, marks=pytest.mark.long),
+    ],
+)
+async def test_changed_script_does_not_run_as_claude_ends(
+    stack: Stack, changed: bool, prompts: bool
+) -> None:
+    """Whether the worker is replaced for the next prompt, or stopped."""
+    work, before, after = (stack.root / name for name in ("work", "before", "after"))
+    (work / ".claude").mkdir(parents=True)
+    hook = {"type": "command", "command": 'sh "$CLAUDE_PROJECT_DIR"/end.sh'}
+    settings = {"hooks": {"SessionEnd": [{"hooks": [hook]}]}}
+    (work / ".claude/settings.json").write_text(json.dumps(settings))
+    (work / "end.sh").write_text(f"touch {before}\n")
+    client = await stack.front()
+    choose(client, TRUST)
+    session = await client.new(work)
+    await client.prompt(session, script("text Remembered."))
+    if changed:
+        (work / "end.sh").write_text(f"touch {after}\n")
+    if prompts:
+        choose(client, WITHOUT)
+        await client.prompt(session, script("text done."))
+        assert len(asked(client)) == 2
+        assert "Remembered." in json.dumps(stack.asked()[-1]["messages"])
+    assert (await run(stack, "workers", "stop")).status == 0
+    await stack.no_worker()
+    assert (before.exists(), after.exists()) == (not changed, False)
+
+
 async def test_log_of_hook_raises_no_question(shared: Stack) -> None:
     """It is in the directory, and other after each prompt."""
     work = shared.root / "logged"

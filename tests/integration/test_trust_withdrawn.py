@@ -4,16 +4,19 @@ prompt that Claude does not have yet.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from pykoclaw_acp.channel.frames import Stop
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.sessions.workspace_gate import LOOKS
+from pykoclaw_acp.trust.watch import Watch
 from tests.integration.asking import choice
 from tests.integration.callers import caller
 from tests.integration.rig import Rig, take_up
@@ -49,6 +52,48 @@ async def test_trust_withdrawn_while_worker_starts_is_asked_for(
         assert (await over(turn)).state == "done"
         assert [each.restricted for each in one.options] == [False, True]
         assert r.launcher.launched[0].prompts == []
+
+
+@pytest.mark.parametrize(
+    ("option", "then", "run"),
+    [
+        ("allow_always", "nothing", True),
+        ("allow_always", "change", False),
+        ("allow_always", "withdraw", False),
+        ("allow_once", "change", True),  # it has no hooks but the user's own
+    ],
+)
+async def test_hooks_run_at_end_only_with_trust(
+    option: str, then: str, run: bool, tmp_path: Path, work: Path
+) -> None:
+    async with rig(tmp_path, stop_grace=60.0) as r, caller(r, tmp_path) as cli:
+        one = await Working.begin(r, work)
+        await one.answer(await one.prompt(), option)
+        (worker,) = r.launcher.launched
+        if then == "change":
+            act(work, "curl")
+        elif then == "withdraw":
+            await cli.call("trust/remove", path=str(work))
+        r.pool.retire(one.session.id)
+        await eventually(lambda: worker.dead)
+        assert [each.hooks for each in worker.got if isinstance(each, Stop)] == [run]
+
+
+async def test_hanging_look_ends_worker_without_hooks(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path, stop_grace=0.1) as r:
+        one = await Working.begin(r, work)
+        await one.answer(await one.prompt(), "allow_always")
+        (worker,) = r.launcher.launched
+
+        async def hang(*_: object) -> bool:
+            return await asyncio.Event().wait()
+
+        monkeypatch.setattr(Watch, "unchanged", hang)
+        r.pool.retire(one.session.id)
+        await eventually(lambda: worker.dead)
+        assert [each.hooks for each in worker.got if isinstance(each, Stop)] == [False]
 
 
 async def test_content_changing_at_each_look_fails_turn(tmp_path: Path, work: Path) -> None:

@@ -20,7 +20,7 @@ class Client:
 
 async def test_asked_end_is_logged_as_no_error(caplog: pytest.LogCaptureFixture) -> None:
     client = cast("ClaudeSDKClient", Client())
-    await ending.end(client, running=False, busy=True, passed=False)
+    await ending.end(client, running=False, busy=True, abrupt=False)
     assert caplog.records == []
     reader.error("Fatal error in message reader: it died")
     assert [one.levelname for one in caplog.records] == ["ERROR"]
