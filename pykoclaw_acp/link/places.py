@@ -1,6 +1,4 @@
-"""Paths of the daemon of a data directory: directories, lock, socket. All processes use these
-rules.
-"""
+"""Paths of the daemon of a data directory, its lock and socket: one rule for all processes."""
 
 from __future__ import annotations
 
@@ -282,9 +280,11 @@ def _is_own_directory(path: str) -> bool:
     return os.path.isabs(path) and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def setting(name: str) -> str | None:
-    """What this setting is, by the rule of `Places.find`; `name` in small letters."""
-    return _settings((name,)).get(name)
+def setting(name: str, *, given: bool = True) -> str | None:
+    """What this setting is, by the rule of `Places.find`, or, unless `given`, by the home's `.env`
+    alone; `name` in small letters.
+    """
+    return _settings((name,), here=given, given=given).get(name)
 
 
 def use(values: Mapping[str, str]) -> None:
@@ -293,12 +293,12 @@ def use(values: Mapping[str, str]) -> None:
     _here.update(values)
 
 
-def _settings(names: tuple[str, ...], *, here: bool = True) -> dict[str, str]:
+def _settings(names: tuple[str, ...], *, here: bool = True, given: bool = True) -> dict[str, str]:
     found: dict[str, str] = {}
     home_file = os.path.expanduser(f"~/{DATA_IN_HOME}/.env")
     # Without a home, `~` stays: that would be a directory of the working directory.
     at_home = _read(home_file) if os.path.isabs(home_file) and os.path.isfile(home_file) else {}
-    for values in (os.environ, _here if here else {}, at_home):
+    for values in (os.environ if given else {}, _here if here else {}, at_home):
         known = {name.lower(): value for name, value in values.items() if name.lower() in names}
         found = {name: value for name, value in known.items() if value} | found
     return found

@@ -56,13 +56,18 @@ def starts(places: Places) -> list[str]:
     return Path(places.data, "starts").read_text().splitlines()
 
 
-def test_front_inside_session_does_not_start_its_daemon(places: Places) -> None:
+def test_front_inside_session_does_not_start_its_daemon(places: Places, tmp_path: Path) -> None:
     """It would be refused by it; a daemon of another database is its own matter."""
+    settings = tmp_path / ".local/share/pykoclaw/.env"
     os.makedirs(places.data)
     directory = Path(places.state, "0123456789ab")
     directory.mkdir(parents=True)
     record = records.InstanceRecord(directory.name, records.Site.of(places.data))
-    inside = {"PYKOCLAW_WORKER": f"{directory.name}:the:session:3"}
+    inside = {
+        "HOME": str(tmp_path),
+        "PYKOCLAW_WORKER": f"{directory.name}:the:session:3",
+        "PYKOCLAW_NESTED_ACCESS": "all",  # by a tool
+    }
     records.write(places.state, record)
     with starter(places, "serve", **inside) as client:
         request_id = client.request("initialize", INITIALIZE)
@@ -72,9 +77,13 @@ def test_front_inside_session_does_not_start_its_daemon(places: Places) -> None:
         assert "inside of session the:session: " in error["error"]["message"]
         assert "PYKOCLAW_NESTED_ACCESS=clients" in error["error"]["message"]
     assert not Path(places.data, "starts").exists()
-    with starter(places, "serve", PYKOCLAW_NESTED_ACCESS="clients", **inside) as client:
+    settings.parent.mkdir(parents=True)
+    settings.write_text("PYKOCLAW_NESTED_ACCESS=clients\n")
+    with starter(places, "serve", **inside) as client:
         client.request("session/new")
-        assert "result" in client.message()
+        pid = client.message()["result"]
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        assert not any(one.startswith(b"PYKOCLAW_NESTED_ACCESS=") for one in environment)
     assert len(starts(places)) == 1
 
 

@@ -131,21 +131,24 @@ def test_no_server_starts_from_inside_a_session(command: list[str], home: Path) 
     assert database(home) == before
 
 
-def test_the_setting_lets_a_session_start_a_server(home: Path) -> None:
+@pytest.mark.parametrize("by", ["file", "variable"])
+def test_only_file_lets_session_start_server(by: str, home: Path) -> None:
+    """A tool can set a variable for whatever it runs."""
     (known,) = (home / ".local/state/pykoclaw").glob("*/instance.json")
     record = json.loads(known.read_text())
     known.write_text(json.dumps(record | {"data": str(home / ".local/share/pykoclaw")}))
     given = json.dumps(LINES[0]) + "\n"
-    cookie = f"{known.parent.name}:the:session:3"
+    if by == "file":
+        (home / ".local/share/pykoclaw/.env").write_text("PYKOCLAW_NESTED_ACCESS=clients\n")
     result = run(
-        home,
-        "serve",
-        "--stdio",
-        given=given,
-        PYKOCLAW_WORKER=cookie,
-        PYKOCLAW_NESTED_ACCESS="clients",
-    )
-    assert "result" in json.loads(result.stdout)
+        home, "serve", "--stdio", given=given, PYKOCLAW_WORKER=f"{known.parent.name}:the:session:3",
+        **({"PYKOCLAW_NESTED_ACCESS": "clients"} if by == "variable" else {}),
+    )  # fmt: skip
+    if by == "file":
+        assert "result" in json.loads(result.stdout)
+    else:
+        assert (result.returncode, result.stdout) == (1, "")
+        assert "PYKOCLAW_NESTED_ACCESS=clients in ~/.local" in said(result)[0]
 
 
 def test_client_of_foreign_database_gets_command_and_kind(home: Path) -> None:
