@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from typing import Final
 
 _MOST_LINKS: Final = 40  # as path_resolution(7)
+_SWITCH: Final = "/etc/nsswitch.conf"
+# Services that list all users they know; sssd and others answer for single ones only.
+_LISTING: Final = frozenset({"altfiles", "compat", "db", "extrausers", "files", "nis", "systemd"})
 # acl(5): a version, then entries of tag, permissions and id
 _ACL: Final = "system.posix_acl_access"
 _ACL_USER: Final = 0x02
@@ -170,7 +173,8 @@ class _Directory:
         mode = self.status.st_mode
         if mode & stat.S_IXOTH or not _is_trusted(self.status.st_uid):
             return False
-        return not mode & stat.S_IXGRP or not (_others_in(self.status.st_gid) or self._acl())
+        users, groups = self._acl() or ([], [])
+        return not mode & stat.S_IXGRP or not _writers(users, [self.status.st_gid, *groups])
 
     def weaknesses(self, group: int | None, *, last: bool) -> list[Weakness]:
         """Ways in which others can change it."""
@@ -189,17 +193,15 @@ class _Directory:
             ]
         if not status.st_mode & stat.S_IWGRP:
             return []
-        writers = self._acl()
-        if writers is None:
-            writers = [] if status.st_gid == group else _others_in(status.st_gid)
-        if not writers:
+        users, groups = self._acl() or ([], [status.st_gid] if status.st_gid != group else [])
+        remedy = closing(path, status.st_mode, "g-w")
+        if writers := _writers(users, groups):
+            names = ", ".join(writers[:3]) + (", …" if len(writers) > 3 else "")
+            return [self._weak(f"Others ({names}) can write to {path}.", remedy)]
+        if all(map(_is_private, groups)) or _lists_all():
             return []
-        names = ", ".join(writers[:3]) + (", …" if len(writers) > 3 else "")
-        return [
-            self._weak(
-                f"Others ({names}) can write to {path}.", closing(path, status.st_mode, "g-w")
-            )
-        ]
+        words = f"The group of {path} can write to it, and not all of its members can be listed."
+        return [Weakness(path, words, remedy, certain=False)]
 
     def weak_link(self, name: str) -> list[Weakness]:
         """Weakness of a symbolic link in a directory that others can write to, unless the link is
@@ -218,22 +220,22 @@ class _Directory:
     def _weak(self, words: str, remedy: str) -> Weakness:
         return Weakness(self.path, words, remedy, certain=not self.closed)
 
-    def _acl(self) -> list[str] | None:
+    def _acl(self) -> tuple[list[str], list[int]] | None:
         """Users and groups that an access control list lets write; None without a list."""
         try:
             raw = os.getxattr(f"/proc/self/fd/{self.handle}", _ACL)
         except OSError:
             return None
-        writers = []
+        users, groups = [], []
         for at in range(4, len(raw) - 7, 8):
             tag, allowed, one = (
                 int.from_bytes(raw[at + a : at + b], "little") for a, b in ((0, 2), (2, 4), (4, 8))
             )
             if allowed & _ACL_WRITE and tag == _ACL_USER and not _is_trusted(one):
-                writers.append(f"user {one}")
+                users.append(f"user {one}")
             elif allowed & _ACL_WRITE and tag in {_ACL_GROUP, _ACL_GROUP_OBJ}:
-                writers += _others_in(self.status.st_gid if tag == _ACL_GROUP_OBJ else one)
-        return writers
+                groups.append(self.status.st_gid if tag == _ACL_GROUP_OBJ else one)
+        return users, groups
 
 
 def _parts(path: str) -> list[str]:
@@ -262,8 +264,12 @@ def _is_trusted(user: int) -> bool:
         return False
 
 
+def _writers(users: list[str], groups: list[int]) -> list[str]:
+    return [*users, *(name for group in groups for name in _others_in(group))]
+
+
 def _others_in(group: int) -> list[str]:
-    """Members of the group, except root and ourselves."""
+    """Members of the group that are listed, except root and ourselves."""
     import grp  # not at the top: hardly anybody has such a directory
     import pwd
 
@@ -275,3 +281,31 @@ def _others_in(group: int) -> list[str]:
     members |= {one.pw_name for one in known if one.pw_gid == group}
     trusted = {one.pw_name for one in known if one.pw_uid in (0, os.geteuid())}
     return sorted(members - trusted)
+
+
+def _is_private(group: int) -> bool:
+    """Whether it is the group that our user, or root, has alone by the usual rule: of one name or
+    number with it.
+    """
+    import grp
+    import pwd
+
+    for user in (0, os.geteuid()):
+        try:
+            one, name = pwd.getpwuid(user), grp.getgrgid(group).gr_name
+        except KeyError:
+            continue
+        if one.pw_gid == group and (name == one.pw_name or group == user):
+            return True
+    return False
+
+
+def _lists_all() -> bool:
+    """Whether this machine lists all users and members of groups (nsswitch.conf(5))."""
+    try:
+        with open(_SWITCH, encoding="utf-8", errors="replace") as file:
+            rules = [line.partition("#")[0].partition(":") for line in file]
+    except OSError:
+        return True  # the users are those of /etc/passwd
+    used = " ".join(rest for name, _, rest in rules if name.strip() in {"passwd", "group"})
+    return all(word in _LISTING for word in used.split() if "=" not in word and word not in "[]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pwd
 from collections.abc import Callable
@@ -110,6 +111,49 @@ def test_what_others_cannot_replace_passes(
     widen(top)
     assert trusted_path.examine(str(inside)) == []
     secure_directory(inside / "c")
+
+
+@pytest.mark.parametrize(
+    ("services", "listed"),
+    [
+        ("files [ SUCCESS=merge ] systemd # sss", True),
+        ("files [!UNAVAIL=return] sss", False),
+        ("winbind", False),
+    ],
+)
+def test_members_nobody_lists_are_a_warning(
+    services: str, listed: bool, top: Path, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With sssd, a group of other users looks empty; the user's own one is taken for private."""
+    (switch := inside / "nsswitch.conf").write_text(f"hosts: dns\npasswd:\t{services}\n")
+    monkeypatch.setattr(trusted_path, "_SWITCH", str(switch))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [pwd.getpwuid(os.geteuid())])
+    group_of_nobody(top)
+    gid = top.stat().st_gid
+    if os.geteuid() != 0:
+        names = grp.struct_group(("team", "x", gid, []))
+        user = pwd.struct_passwd([*pwd.getpwuid(os.geteuid())[:3], gid + 1, "", "/", "/bin/sh"])
+        monkeypatch.setattr(grp, "getgrgid", lambda _: names)
+        monkeypatch.setattr(pwd, "getpwuid", lambda _: user)
+    found = trusted_path.examine(str(inside))
+    assert [(one.directory, one.certain, "chmod g-w" in str(one)) for one in found] == (
+        [] if listed else [(str(top), False, True)]
+    )
+    trusted_path.require(str(inside / "c"))
+
+
+def test_own_group_is_private_without_listed_users(
+    top: Path, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (switch := inside / "nsswitch.conf").write_text("passwd: files sss\n")
+    monkeypatch.setattr(trusted_path, "_SWITCH", str(switch))
+    top.chmod(0o775)
+    user = pwd.getpwuid(os.geteuid())
+    own = grp.struct_group((user.pw_name, "x", user.pw_gid, []))
+    if os.geteuid() == 0:
+        os.chown(top, -1, user.pw_gid)
+    monkeypatch.setattr(grp, "getgrgid", lambda _: own)
+    assert trusted_path.examine(str(inside)) == []
 
 
 def test_foreign_entry_in_sticky_directory_is_refused(top: Path, inside: Path) -> None:
