@@ -200,6 +200,7 @@ class Clients:
         Raises Overloaded for a front in a place that is reserved for commands.
         """
         begun = b""
+        room = self._room.of(admitted.process or admitted)
         async with asyncio.timeout(admitted.patience):
             while len(begun) < len(GREETING) and b"\n" not in begun:
                 data = await transport.read()
@@ -210,11 +211,11 @@ class Clients:
                 if admitted.kept:
                     raise self._admission.refusal
                 return await FrontPeer.meet(
-                    transport, begun, admitted.process, self._room, self._compare,
+                    transport, begun, admitted.process, room, self._compare,
                     rest=self._turnstile.next,
                 )  # fmt: skip
         client_process = client_processes.of(admitted.process)
-        return DirectPeer(transport, begun, client_process, self._room) if begun else None
+        return DirectPeer(transport, begun, client_process, room) if begun else None
 
     def _connect(
         self, peer: Peer, admitted: AdmittedConnection, inside: Inside | None

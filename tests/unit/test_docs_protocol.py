@@ -277,10 +277,13 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| {ranges.MAX_NAME} characters |" in limits
     assert lines.MAX_NUMBER == 2**53
     assert (
-        f"| incomplete lines of all clients and fronts | {line_room.MOST >> 20} MiB; one that has not grown"
+        f"| incomplete lines of all clients and fronts | {line_room.MOST >> 20} MiB; above it, one"
         in limits
     )
-    assert f"for {line_room.PATIENCE:g} s is dropped" in limits
+    assert (
+        f"| {line_room.PATIENCE:g} s without a byte, {line_room.WHOLE:g} s in all; a quarter"
+        in limits
+    )
     assert f"| a link in a prompt | {prompt.MAX_LINK:,} characters |" in limits
     assert f"| {folding.PART:,} bytes as JSON; longer" in limits
     assert events.MAX_TEXT * 6 < folding.PART

@@ -132,6 +132,39 @@ def test_a_line_that_stopped_coming_gives_way() -> None:
     assert len(fresh.feed(b"\n")) == 1
 
 
+def test_trickling_line_gives_way() -> None:
+    now = 0.0
+    room = LineRoom(most=2 * MIB, clock=lambda: now)
+    trickles, comes = LineFramer(room=room), LineFramer(room=room)
+    trickles.feed(b"a" * MIB)
+    while now <= line_room.WHOLE:
+        assert trickles.feed(b"a") == []
+        now += line_room.PATIENCE / 2
+    assert comes.feed(b"c" * 2 * MIB) == []
+    (lost,) = trickles.feed(b"a")
+    assert isinstance(lost, Oversized)
+    assert lost.crowded
+    now += line_room.WHOLE
+    assert comes.feed(b"\n" + b"d" * MIB) == [b"c" * 2 * MIB], "the next line begins anew"
+    assert isinstance(LineFramer(room=room).feed(b"e" * 2 * MIB)[0], Oversized)
+
+
+def test_process_with_more_than_its_share_gives_way() -> None:
+    """Only to one with less, and no more lines than needed."""
+    room = LineRoom(most=4 * MIB)
+    greedy = [LineFramer(room=room.of("greedy")) for _ in range(4)]
+    modest, other = LineFramer(room=room.of("modest")), LineFramer(room=room.of("greedy"))
+    for one in greedy:
+        assert one.feed(b"x" * MIB) == []
+    (refused,) = other.feed(b"y" * MIB)
+    assert isinstance(refused, Oversized)
+    assert modest.feed(b"y" * MIB) == []
+    assert room.total == 4 * MIB
+    lost = [one.feed(b"\n") for one in greedy]
+    assert [isinstance(each[0], Oversized) for each in lost] == [True, False, False, False]
+    assert modest.feed(b"\n") == [b"y" * MIB]
+
+
 def test_a_client_that_leaves_leaves_its_room() -> None:
     room = LineRoom()
     framer = LineFramer(room=room)
