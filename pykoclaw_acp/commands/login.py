@@ -81,8 +81,9 @@ def _run(settings: Settings, directory: str | None, arguments: list[str]) -> int
     # Not for Claude's own: with the variable it looks for some of its files elsewhere.
     account = {} if directory is None else {CONFIGURATION: directory}
     try:
+        # Not here: the directory's settings would act.
         return subprocess.run(
-            [str(cli), *arguments], env={**os.environ, **account}, check=False
+            [str(cli), *arguments], env={**os.environ, **account}, cwd="/", check=False
         ).returncode
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -15,6 +15,7 @@ from typing import Any, Final
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.commands.login import account_directory
+from pykoclaw_acp.commands.trust import LOOK_WAIT
 from pykoclaw_acp.config import loading
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
@@ -33,6 +34,12 @@ OF_ANOTHER: Final = (
     "The MCP server {} is not in account {}: clients have given it only to sessions of another account, and neither the"
     " Claude settings of this account nor this directory has it. Run the command without --account, or with the"
     " account of those sessions."
+)
+NOT_TRUSTED: Final = (
+    "The MCP server {} was not found among those that clients have given to sessions, nor in your"
+    " Claude settings. It was not looked for in this directory, because Claude would use the"
+    " directory's active content, which is not trusted. `pykoclaw-acp trust show` lists it; after"
+    " `pykoclaw-acp trust add`, run this command again."
 )
 MAX_PASTED: Final = 64 * 1024  # bytes
 
@@ -98,8 +105,13 @@ def _for_each(
 
 def _with_cli(settings: Settings, command: str, server: str, unknown: str) -> None:
     """Let the CLI do it, which knows the servers of this directory, and which of them its user has
-    approved; raises CommandFailed, with `unknown` if it knows none.
+    approved; raises CommandFailed, with `unknown` if it knows none. The directory must be trusted:
+    to know a server, the CLI starts it.
     """
+    if settings.workspace_trust != "off":
+        looked = ask("trust/show", timeout=LOOK_WAIT, path=os.getcwd())
+        if looked["found"] and not looked["trusted"]:
+            raise CommandFailed(NOT_TRUSTED.format(server))
     cli = str(settings.cli_path or credentials.bundled_cli() or "claude")
     known = subprocess.run(
         [cli, "mcp", "get", "--", server],

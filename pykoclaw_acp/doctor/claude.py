@@ -46,7 +46,7 @@ def claude_cli(context: Context) -> Finding:
     try:
         shown = subprocess.run(
             [path, "--version"], capture_output=True, text=True, check=False, timeout=TOOL_WAIT,
-            stdin=subprocess.DEVNULL, env=dict(context.environment),
+            stdin=subprocess.DEVNULL, env=dict(context.environment), cwd="/",
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return Finding(

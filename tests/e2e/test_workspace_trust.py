@@ -413,13 +413,17 @@ async def test_trusted_settings_act_when_occasion_comes(
 
 
 @pytest.mark.long
-async def test_no_command_reads_untrusted_directory_env_file(
+async def test_no_command_lets_untrusted_directory_act(
     stack: Stack, repository: Repository
 ) -> None:
     doctor = await run(stack, "doctor", cwd=repository.path)
     assert "./.env is not read" in doctor.out
     shown = await run(stack, "config", cwd=repository.path)
     assert "evil.sh" not in shown.out
+    for signs in ("login", "logout"):
+        refused = await run(stack, "mcp", signs, "evil", cwd=repository.path)
+        assert "not trusted" in refused.error
+    assert (await run(stack, "logout", cwd=repository.path)).status == 0
     assert repository.ran == set()
     repository.write(".env", f"PYKOCLAW_DATA={repository.path}/data\n")
     for command in (("serve", "--stdio"), ("serve",)):

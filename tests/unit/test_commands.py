@@ -1649,6 +1649,7 @@ def test_server_of_another_account_is_not_denied(
     monkeypatch.setattr(mcp, f"_{command}", unknown)
     given: dict[str, Any] = {"name": "web", "config": {}, "claudeConfigDir": "/work"}
     ANSWERS["mcp/find"] = {"servers": [given], "claudeConfigDir": None}
+    ANSWERS["trust/show"] = {"found": [], "trusted": False}
     said = run("mcp", command, "web", "--account", "default").stderr
     assert "not in account default" in said
     assert "only to sessions of another account" in said
@@ -1672,6 +1673,10 @@ def test_cli_signs_in_to_servers_of_directory(
 
     monkeypatch.setattr(mcp, f"_{command}", unknown)
     ANSWERS["mcp/find"] = {"servers": [], "claudeConfigDir": None}
+    ANSWERS["trust/show"] = {"found": [".mcp.json: MCP server web"], "trusted": False}
+    assert "not trusted" in run("mcp", command, "web").stderr
+    assert not calls.exists(), "to know a server, the CLI starts it"
+    ANSWERS["trust/show"]["trusted"] = True
     assert run("mcp", command, "web").exit_code == 0
     assert calls.read_text().splitlines() == [
         f"{tmp_path} mcp get -- web",

@@ -97,6 +97,7 @@ def cli_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     calls, path = tmp_path / "calls", tmp_path / "claude"
     path.write_text(
         f'#!/bin/sh\necho "$* $CLAUDE_CONFIG_DIR" >> {calls}\n'
+        f'[ "$PWD" = / ] || echo "in $PWD, whose settings would act" >> {calls}\n'
         'case "$CLAUDE_CONFIG_DIR" in */broken) exit 4 ;; esac\n'
     )
     path.chmod(0o755)
