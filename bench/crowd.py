@@ -6,6 +6,7 @@ As a program it is one of those: `python -m bench.crowd KIND SOCKET DIRECTORY`, 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
@@ -20,7 +21,8 @@ from typing import Any, Final
 
 from bench.figures import Figures
 from bench.lab import WORK, Lab
-from bench.resident import DATA, daemon
+from bench.lists import seed
+from bench.resident import daemon
 from bench.turns import MS
 from pykoclaw_acp.link.places import Places, connect
 
@@ -35,15 +37,20 @@ KINDS: Final = (
 LIMIT: Final = 50  # ms, on two cores
 PAUSE: Final = 0.005  # s between two requests of the healthy client
 TOGETHER: Final = 4  # connections of each kind
+SESSIONS: Final = 10_000  # what a listing lists
 HELLO: Final = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
 SESSION: Final = {"sessionId": "s", "prompt": []}
 IMAGE: Final = {"type": "image", "mimeType": "image/png", "data": "A" * (60 * 1024 * 1024)}
 
 
 def crowd(lab: Lab, figures: Figures, requests: int) -> None:
-    """The 99th percentile alone and beside each kind."""
-    with daemon(lab):
-        places = Places(lab.home / DATA, lab.home / ".local/state/pykoclaw")
+    """The 99th percentile alone and beside each kind, in a database with SESSIONS."""
+    data = lab.home / "crowd"
+    if not data.exists():
+        data.mkdir(mode=0o700)
+        asyncio.run(seed(data, SESSIONS))
+    with daemon(lab, PYKOCLAW_DATA=str(data)):
+        places = Places(data, lab.home / ".local/state/pykoclaw")
         cwd = str(lab.home / WORK)
         alone = _p99(places.socket, cwd, requests)
         for kind in KINDS:
@@ -106,7 +113,7 @@ def _said(kind: str, cwd: str) -> bytes:
         case "a flood of new sessions":
             return _lines("session/new", {"cwd": cwd, "mcpServers": []}, 2000)
         case "listings that nobody reads":
-            return _lines("_pykoclaw.dev/sessions/list", {"all": True, "limit": 10_000}, 300)
+            return _lines("_pykoclaw.dev/sessions/list", {"all": True, "limit": SESSIONS}, 300)
         case "lines of half a million values":
             return _lines("session/new", {"cwd": cwd, "_meta": {"a": [0] * 500_000}}, 1)
         case "introductions of 8 MiB":

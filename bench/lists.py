@@ -43,8 +43,8 @@ def lists(lab: Lab, figures: Figures, sessions: int, transcripts: int, times: in
     if not root.exists():
         for one in ("few", "many", "none"):
             (root / one).mkdir(parents=True, mode=0o700)
-        asyncio.run(_seed(root / "few", FEW))
-        asyncio.run(_seed(root / "many", sessions))
+        asyncio.run(seed(root / "few", FEW))
+        asyncio.run(seed(root / "many", sessions))
         _write(root / "claude", transcripts)
     _pages(lab, figures, root, sessions, times)
     _looks(lab, figures, root, transcripts)
@@ -106,7 +106,8 @@ def _seconds(agent: Agent, params: dict[str, Any]) -> float:
     return turn.ended - turn.sent
 
 
-async def _seed(data: Path, sessions: int) -> None:
+async def seed(data: Path, sessions: int) -> None:
+    """Make a database with so many sessions."""
     database = await Database.open(data / "pykoclaw.db")
     for first in range(0, sessions, 1000):
         rows: list[Statement] = []
