@@ -30,6 +30,8 @@ MARKS: Final = (
     "<a>",
     "```\n",
     "word, [x] ",
+    "\n",
+    "\u200b" * 99 + "\n",
 )
 MIB: Final = 1024 * 1024
 LINES: Final = 700_000  # of ten characters; a line to a client holds 8 MiB
@@ -43,7 +45,9 @@ def callbacks(lab: Lab, figures: Figures) -> None:
     agent, file = _start(lab)
     session, _ = agent.new()
     for mark in MARKS:
-        agent.prompt(session, HELLO + "\n" + mark * (MIB // len(mark)))
+        words = HELLO + "\n" + mark * (MIB // len(mark))
+        agent.prompt(agent.new()[0], words)  # of which its title is made
+        agent.prompt(session, words)
     text = {
         "uri": "file:///a.txt",
         "mimeType": "text/plain",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from functools import partial
 from typing import Any, Final
 
@@ -45,6 +45,7 @@ from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.store import overview, summaries
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.tasks import in_pieces
 
 LOOK_WAIT: Final = (
     5.0  # s, less than commands wait, for what other programs did; the look goes on afterwards
@@ -154,7 +155,7 @@ class SessionControl:
             events=details.events,
             turn_count=details.turn_count,
             other_turns=details.other_turns,
-            turns=[_with_prompt(*one) for one in zip(details.turns, details.prompts, strict=True)],
+            turns=await in_pieces(_with_prompts(details)),
             running=[
                 RunningCall(id=one, title=title[:LISTED])
                 for one, title in list(session.log.open_tools.titles.items())[-MOST_CALLS:]
@@ -239,8 +240,13 @@ async def _followed(subscription: Subscription, end: int) -> FollowResult:
     return FollowResult(seq=subscription.cursor)
 
 
-def _with_prompt(turn: TurnInfo, prompt: list[dict[str, Any]]) -> TurnInfo:
-    return replace(turn, prompt=titles.title(prompt) or titles.of_content(prompt))
+def _with_prompts(details: overview.MoreOfSession) -> Generator[None, None, list[TurnInfo]]:
+    """The newest turns of a session, each with how its prompt begins."""
+    turns = []
+    for turn, prompt in zip(details.turns, details.prompts, strict=True):
+        turns.append(replace(turn, prompt=titles.title(prompt) or titles.of_content(prompt)))
+        yield
+    return turns
 
 
 async def _take_in(session: Session) -> None:

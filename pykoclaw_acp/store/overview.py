@@ -21,6 +21,7 @@ from pykoclaw_acp.store.sql import (
     UNFINISHED,
 )
 from pykoclaw_acp.store.turns import NEWEST_FIRST, content
+from pykoclaw_acp.tasks import Pace
 
 TURNS_SHOWN: Final = 20
 MOST_OF_PROMPT: Final = 64 * 1024  # characters; of a longer one nothing is shown
@@ -102,7 +103,11 @@ async def details(database: Database, session_id: str) -> MoreOfSession:
             _,
         ) in rows
     ]
-    prompts = [content(row[-1]) for row in rows]
+    prompts: list[list[dict[str, Any]]] = []
+    pace = Pace()
+    for row in rows:
+        prompts.append(content(row[-1]))
+        await pace.step()
     return MoreOfSession(
         list(readable.texts(directories)),
         model,

@@ -26,7 +26,7 @@ from pykoclaw_acp.model.events import Text, TextPart, UserMessage, encode, size
 from pykoclaw_acp.protocol import jsonrpc, long_lines, prompt
 from pykoclaw_acp.protocol.content import TextContent
 from pykoclaw_acp.protocol.messages import PromptParams
-from pykoclaw_acp.sessions.turns import titles
+from pykoclaw_acp.sessions.turns import plain_words, titles
 from pykoclaw_acp.translation.results import result
 from pykoclaw_acp.trust import markdown
 from pykoclaw_acp.worker import failures
@@ -66,7 +66,7 @@ class Counted(str):
 
     def __getitem__(self, key: Any) -> Counted:
         cut = str.__getitem__(self, key)
-        self.looked[0] += len(cut)
+        self.looked[0] += 1 + len(cut)
         return Counted.of(cut, self.looked)
 
     def _whole(self, name: str, *args: Any) -> Any:
@@ -79,8 +79,14 @@ class Counted(str):
     def strip(self, *args: Any) -> str:
         return str(self._whole("strip", *args))
 
+    def __contains__(self, sub: Any) -> bool:
+        return bool(self._whole("__contains__", sub))
+
     def lower(self) -> str:
         return str(self._whole("lower"))
+
+    def splitlines(self, *args: Any) -> list[str]:
+        return [Counted.of(line, self.looked) for line in self._whole("splitlines", *args)]
 
 
 HOSTILE: dict[str, Callable[[int], str]] = {
@@ -113,6 +119,7 @@ WORK: dict[str, Callable[[str], object]] = {
     ),
     "title": lambda text: titles.title([{"type": "text", "text": text}]),
     "shorten": titles.shorten,
+    "first words": plain_words.without_markdown,
     "failure": failures.in_one_line,
 }
 
@@ -144,6 +151,24 @@ def test_a_title_needs_the_beginning_only(shape: str) -> None:
     text = HOSTILE[shape](20_000)
     if not text.startswith((HISTORY, CONTEXT)):
         assert steps(WORK["title"], text) < 100 * titles.LOOKED_AT
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["\n", "```\n", "---\n", "\u200b" * 400 + "\n", "> " * 200 + "\n", "```\n" + "\u200b" * 400],
+)
+def test_search_for_first_words_is_limited(unit: str) -> None:
+    text = "x\n" + unit * (titles.LOOKED_AT // len(unit))
+    most = plain_words.MOST_LINES + plain_words.ROOM + plain_words.LONGEST_LINE
+    assert steps(WORK["first words"], text) < len(text) + 2 * most
+
+
+def test_files_among_words_are_sought_near_them() -> None:
+    looked = [0]
+    said = {"type": "text", "text": Counted.of("@" * titles.LOOKED_AT, looked)}
+    files = [{"type": "resource_link", "name": f"n{at}", "uri": "x"} for at in range(98)]
+    titles.title([said, *files, {"type": "text", "text": " x"}])
+    assert looked[0] < 100 * 5 * 4096
 
 
 # --- the scanners against the expressions that they stand for

@@ -5,11 +5,15 @@ are not seen. Pure functions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 LONGEST_LINE: Final = 400  # characters of a line that are looked at
 ENOUGH: Final = 200  # characters, in which there is more than a title
+MOST_LINES: Final = 2000  # among which the first words are looked for
+ROOM: Final = 16 * 1024  # characters of lines that are searched for words
+
+_COST: Final = 80  # characters that may be searched in the time that a line takes
 
 _FENCES: Final = ("```", "~~~")
 _ESCAPES: Final = re.compile(
@@ -26,36 +30,31 @@ _ITALIC: Final = re.compile(r"(?<![\w*])\*(?=\S)([^*]{1,200}?)(?<=\S)\*(?![\w*])
 
 
 def without_markdown(text: str) -> str:
-    """The first words; those of code blocks only if there are no others."""
-    return _gathered(text, fenced=False) or _gathered(text, fenced=True)
+    """The first words; those of code blocks only if there are no others. `ROOM` and `MOST_LINES` limit
+    what is looked at.
+    """
+    said = code = ""
+    fence, room = None, ROOM
+    for line in islice(text.splitlines(), MOST_LINES):
+        begin = line[:LONGEST_LINE].lstrip()
+        mark = begin[:3]
+        if mark in _FENCES and fence in (None, mark):
+            fence = None if fence else mark
+        elif begin and fence is None:
+            said = f"{said} {_inline(begin)}".strip()
+            room -= _COST + len(begin)
+        elif begin and len(code) <= ENOUGH:
+            code = f"{code} {visible(begin)}".strip()
+            room -= _COST + len(begin)
+        if len(said) > ENOUGH or room < 0:
+            break
+    return said or code
 
 
 def visible(text: str) -> str:
     """The text without escape sequences and without characters that are not seen, in one line."""
     line = " ".join(_ESCAPES.sub("", text).split())
     return "".join(one for one in line if one.isprintable() or one == "\u200d").strip()
-
-
-def _gathered(text: str, *, fenced: bool) -> str:
-    words, size = [], 0
-    for line in _lines(text, fenced=fenced):
-        if line:
-            words.append(line)
-            size += len(line)
-        if size > ENOUGH:
-            break
-    return " ".join(words)
-
-
-def _lines(text: str, *, fenced: bool) -> Iterator[str]:
-    fence = None
-    for line in text.splitlines():
-        begin = line[:LONGEST_LINE]
-        mark = begin.lstrip()[:3]
-        if mark in _FENCES and fence in (None, mark):
-            fence = None if fence else mark
-        elif fence is None or fenced:
-            yield _inline(begin) if fence is None else visible(begin)
 
 
 def _inline(line: str) -> str:

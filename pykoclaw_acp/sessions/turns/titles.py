@@ -18,6 +18,7 @@ MOST_NAMES: Final = 50  # of tags whose ends are looked for
 _NAME: Final = re.compile(r"([a-z]++(?:[-_][a-z]++)++)\b")
 _QUERY: Final = re.compile(r"[?#]")
 _LONGEST_NAME: Final = 100  # characters
+_BEGIN: Final = 4096  # characters, in which there is more than a title
 _FILE: Final = client_traits.DEFAULT.wrapping.file
 
 
@@ -52,7 +53,8 @@ def shorten(words: str, mark: str = "") -> str | None:
     """The words, and the whole `mark`, in one line of at most 80 characters; None if there are no
     words at the beginning.
     """
-    line, room = plain_words.visible(words[:LOOKED_AT]), MAX_TITLE - len(mark)
+    begin = words[:LOOKED_AT].lstrip()[:_BEGIN]
+    line, room = plain_words.visible(begin), MAX_TITLE - len(mark)
     short = line if len(line) <= room else line[: room - 1] + "…"
     return short + mark if short else None
 
@@ -103,8 +105,8 @@ def _mention(block: dict[str, Any], texts: Sequence[str], at: int) -> str:
     """
     if block.get("type") not in ("resource_link", "resource"):
         return ""
-    before = next(filter(None, reversed(texts[:at])), "")
-    after = next(filter(None, texts[at + 1 :]), "")
+    before = next(filter(None, reversed(texts[:at])), "")[-_BEGIN:]
+    after = next(filter(None, texts[at + 1 :]), "")[:_BEGIN]
     among = before.strip() and (after.strip() or before.endswith(" "))
     name = _attached(block)
     if not name or f"@{name}" in before or not (among or after.startswith(" ")):
