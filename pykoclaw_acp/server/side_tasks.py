@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -16,7 +18,7 @@ from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store import blobs, deletion
 from pykoclaw_acp.store.changes import Changes
-from pykoclaw_acp.store.conversion import Conversion
+from pykoclaw_acp.store.conversion import LONGEST, RETRY, Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.hinting_journal import HintingJournal
 from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
@@ -47,10 +49,16 @@ class SideTasks:
             "tidy up after tasks": runs.left.run(),
             "deliver": deliverer.run(),
             "go on after usage limits": limits.run(),
-            "purge deleted sessions": _purge(database),
+            "purge deleted sessions": to_the_end(
+                partial(_purge, database),
+                "Deleted sessions are purged later",
+                action="purge_failed",
+            ),
             "remove transcripts of deleted sessions": remove_transcripts(sessions, database),
             "remove unused blobs": _remove_unused(database),
-            "convert old logs": _convert(conversion),
+            "convert old logs": to_the_end(
+                conversion.run, "Old logs are converted later", action="conversion_failed"
+            ),
             "tell people": notices.run(settings, database, journal, sessions),
             "forget old notices": notices.forget(database),
         }
@@ -64,13 +72,25 @@ class SideTasks:
         await asyncio.wait(self._tasks)
 
 
+async def to_the_end(work: Callable[[], Awaitable[None]], what: str, *, action: str) -> None:
+    """Do what is to be done once; what fails is logged as `what`, and tried again later. The next
+    server continues if this is interrupted.
+    """
+    pause = RETRY
+    while True:
+        try:
+            await work()
+            return
+        except Exception:
+            log.exception(what, action=action)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST)
+
+
 async def _purge(database: Database) -> None:
-    """Finish deletions; the next server continues if this is interrupted."""
-    try:
-        await database.condition.writable()
-        await deletion.purge(database)
-    except Exception:
-        log.exception("Deleted sessions could not be purged", action="purge_failed")
+    """Finish deletions."""
+    await database.condition.writable()
+    await deletion.purge(database)
 
 
 async def remove_transcripts(sessions: Sessions, database: Database) -> None:
@@ -97,11 +117,3 @@ async def _remove_unused(database: Database) -> None:
         except Exception:
             log.exception("Unused images and files are removed later", action="blobs_kept")
         await asyncio.sleep(blobs.ORPHAN_AGE)
-
-
-async def _convert(conversion: Conversion) -> None:
-    """Convert old logs; the next server continues if this is interrupted."""
-    try:
-        await conversion.run()
-    except Exception:
-        log.exception("Old logs could not be converted", action="conversion_failed")

@@ -67,7 +67,9 @@ class Progress:
 
 
 class Conversion:
-    """Converts old logs while `idle()`; `progress` is None once nothing is left."""
+    """Converts old logs while `idle()`; `progress` is None once nothing is left, or if that cannot be
+    counted.
+    """
 
     def __init__(self, database: Database, idle: Callable[[], bool]) -> None:
         self.progress: Progress | None = None
@@ -78,12 +80,12 @@ class Conversion:
 
     async def run(self) -> None:
         """Convert until no old log is left, or cancelled. What cannot be converted holds up no other
-        log.
+        log. Raises StoreUnavailable if there is no telling what the old logs are.
         """
-        ((events,),) = await self._database.read("SELECT COUNT(*) FROM acp_events")
-        if not events:
+        events = await self._count()
+        if events == 0:
             return
-        self.progress = Progress(events, events)
+        self.progress = None if events is None else Progress(events, events)
         log.info("Converting logs of an older version", action="conversion_begun", events=events)
         left = [session_id for (session_id,) in await self._database.read(_SESSIONS)]
         pause = RETRY
@@ -92,6 +94,16 @@ class Conversion:
             pause = min(2 * pause, LONGEST)
         self.progress = None
         log.info("All logs are in the new form", action="conversion_ended", events=events)
+
+    async def _count(self) -> int | None:
+        """Number of events in the old form; None if damage keeps them from being counted."""
+        try:
+            ((events,),) = await self._database.read("SELECT COUNT(*) FROM acp_events")
+        except StoreUnavailable as error:
+            if not is_damage(error.__cause__):
+                raise
+            return None
+        return int(events)
 
     async def _convert(self, session_id: str) -> bool:
         """Convert a session's log; False if it cannot be converted now."""
@@ -113,8 +125,9 @@ class Conversion:
                     continue
                 self._say_refused(session_id, error)
                 return False
-            assert self.progress is not None
-            self.progress = replace(self.progress, left=max(self.progress.left - converted, 0))
+            if self.progress is not None:
+                left = max(self.progress.left - converted, 0)
+                self.progress = replace(self.progress, left=left)
             await asyncio.sleep((time.monotonic() - began) * REST)
 
     def _say_refused(self, session_id: str, error: Exception) -> None:

@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 import pykoclaw_acp
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.commands import status as status_command
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import (
     Event,
@@ -32,6 +33,7 @@ from pykoclaw_acp.model.events import (
     encode,
 )
 from pykoclaw_acp.model.log import Logged, TurnsPlace
+from pykoclaw_acp.server import side_tasks
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store import (
     conversion,
@@ -395,6 +397,39 @@ async def test_full_disk_delays_conversion_and_loses_nothing(
             assert both.progress.left == await old_rows(r) == len(OLD) - 7
             await check(r, session, OLD)
         await asyncio.wait_for(running, 30)
+        await check(r, session, OLD)
+        assert await old_rows(r) == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "times"),
+    [
+        ("COUNT(*)", sqlite3.SQLITE_CORRUPT, 99),
+        ("COUNT(*)", sqlite3.SQLITE_IOERR, 2),
+        ("ORDER BY acp_session_id", sqlite3.SQLITE_IOERR, 2),
+    ],
+)
+async def test_logs_are_converted_whatever_first_reads_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, code: int, times: int
+) -> None:
+    monkeypatch.setattr(side_tasks, "RETRY", 0.01)
+    error = sqlite3.OperationalError("it cannot be read")
+    error.sqlite_errorcode = code
+    async with rig(tmp_path) as r:
+        session = await old_session(r)
+        read, left = r.database.read, times
+
+        async def fail(sql: str, *more: Any) -> list[tuple[Any, ...]]:
+            nonlocal left
+            if query in sql and left:
+                left -= 1
+                raise StoreUnavailable(DatabaseState.BLOCKED, "It cannot be read.") from error
+            return await read(sql, *more)
+
+        with monkeypatch.context() as failing:
+            failing.setattr(r.database, "read", fail)
+            run = side_tasks.to_the_end(converter(r).run, "later", action="conversion_failed")
+            await asyncio.wait_for(run, 30)
         await check(r, session, OLD)
         assert await old_rows(r) == 0
 
