@@ -18,6 +18,8 @@ _HEADER_SIZE: Final = 48  # bytes; there are two copies, which differ while one 
 _VERSION: Final = 3007000
 _LOG_HEADER: Final = 32  # bytes
 _FRAME_HEADER: Final = 24  # bytes
+_OPEN_FILES: Final = "/proc/self/fd"
+_REMOVED: Final = " (deleted)"  # how the kernel ends such a path
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
@@ -109,11 +111,15 @@ class OpenFile:
             if error.errno not in _ABSENT:
                 raise
             kind = LogMissing if name == self._log else FileGone
+            now = _now_at(self._known[name])
+            what = "moved or removed" if now is None else f"moved to {now}"
             raise kind(
-                f"The file {name} is not there any more ({error.strerror}): it was moved or removed while it was in "
-                "use. Put it back, or stop the daemon and start it where the file is now."
+                f"The file {name} is not there any more ({error.strerror}): it was {what} while it was in use. "
+                "Put it back, or stop the daemon and start it where the file is now."
             ) from None
         if found != self._known[name]:
+            now = _now_at(self._known[name])
+            first = "" if now is None else f" The first one is {now} now."
             meanwhile = ""
             if name not in (self._log, self._shared) and self._log_stayed():
                 meanwhile = (
@@ -122,8 +128,8 @@ class OpenFile:
                 )
             raise FileGone(
                 f"Another file is at {name} (inode {found[1]}) than the one that was opened (inode "
-                f"{self._known[name][1]}): it was replaced while it was in use. Put the first one back; or stop the "
-                f"daemon{meanwhile} and start it again."
+                f"{self._known[name][1]}): it was replaced while it was in use.{first} Put the first one back; or "
+                f"stop the daemon{meanwhile} and start it again."
             )
 
     def _log_stayed(self) -> bool:
@@ -143,6 +149,17 @@ class OpenFile:
         return (
             _LOG_HEADER + frames * (_FRAME_HEADER + size) if version == _VERSION and frames else 0
         )
+
+
+def _now_at(known: tuple[int, int]) -> str | None:
+    """Where the kernel says that an open file of this process is; None if it was removed."""
+    with suppress(OSError):
+        for descriptor in os.listdir(_OPEN_FILES):
+            link = f"{_OPEN_FILES}/{descriptor}"
+            with suppress(OSError):  # closed meanwhile
+                if _place(link) == known and not (path := os.readlink(link)).endswith(_REMOVED):
+                    return path
+    return None
 
 
 def _place(name: str) -> tuple[int, int]:

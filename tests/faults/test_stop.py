@@ -67,7 +67,7 @@ async def test_stop_releases_moved_data_directory(stack: Stack) -> None:
     await until(stack, "gone")
     status, said = await command(stack, "stop")
     assert status == 0, said
-    assert "was moved or removed" in said
+    assert f"was moved to {new / 'pykoclaw.db'}" in said
     assert "Workers go on without the daemon" in said
     assert not stack.find("pykoclaw_acp serve")
     stack.use(new)
