@@ -8,7 +8,8 @@ from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.store.database import Database, Statement
 
 _UNNEEDED: Final = (  # a later run may have ended meanwhile
-    "task_id = ? AND ended_at IS NOT NULL AND started_at <= ? AND turn_id <> ?"
+    "task_id = ? AND ended_at IS NOT NULL"
+    " AND rowid < (SELECT n.rowid FROM acp_task_runs n WHERE n.turn_id = ?)"  # claimed before
     " AND NOT EXISTS (SELECT 1 FROM acp_sessions s WHERE s.acp_session_id = acp_task_runs.acp_session_id"
     " AND acp_task_runs.aside = 1 AND s.prompted_at IS NOT NULL AND s.auxiliary = 0)"
 )
@@ -19,7 +20,7 @@ async def left_aside(database: Database, run: TaskRun) -> list[str]:
     rows = await database.read(
         f"SELECT acp_session_id FROM acp_task_runs WHERE {_UNNEEDED} AND aside = 1"  # noqa: S608  constant
         " AND acp_session_id IS NOT NULL",
-        (run.task.id, run.started_at, run.turn_id),
+        (run.task.id, run.turn_id),
     )
     return [session_id for (session_id,) in rows]
 
@@ -28,7 +29,7 @@ def forget_earlier(run: TaskRun) -> Statement:
     """Delete earlier ended runs of the task, except those in whose session a person goes on."""
     return Statement(
         f"DELETE FROM acp_task_runs WHERE {_UNNEEDED}",  # noqa: S608  constant
-        (run.task.id, run.started_at, run.turn_id),
+        (run.task.id, run.turn_id),
     )
 
 

@@ -217,10 +217,10 @@ async def without_task(database: Database, task_ids: Collection[str]) -> set[str
 
 
 async def unfinished(database: Database) -> tuple[list[TaskRun], list[TaskRun]]:
-    """Runs without a result, the oldest first; and those of which the task as it was claimed cannot
+    """Runs without a result, in the order of their claims; and those of which the task as it was claimed cannot
     be read, with nothing of it but its id.
     """
-    rows = await database.read(f"{_RUN} WHERE r.ended_at IS NULL ORDER BY r.started_at, r.turn_id")
+    rows = await database.read(f"{_RUN} WHERE r.ended_at IS NULL ORDER BY r.rowid")
     readable: list[TaskRun] = []
     unreadable: list[TaskRun] = []
     for turn_id, stored, claimed, manual, started_at, session_id, aside, task_id in rows:

@@ -140,17 +140,18 @@ async def test_task_with_unreadable_schedule_is_paused(s: Subject) -> None:
     assert len(await s.others.runs("t1")) == 1
 
 
-async def test_places_of_runs_are_kept_oldest_first(s: Subject) -> None:
-    newer = await claimed(s, replace(RUN, turn_id="a", task=changed(TASK, id="t2"), started_at=3))
-    run = await claimed(s)
-    same = await claimed(s, replace(RUN, turn_id="b", task=changed(TASK, id="t3")))
+async def test_places_of_runs_keep_order_of_claims(s: Subject) -> None:
+    """The clock was set back meanwhile."""
+    first = await claimed(s, replace(RUN, turn_id="z", task=changed(TASK, id="t2")))
+    run = await claimed(s, replace(RUN, started_at=RUN.started_at - 3))
+    last = await claimed(s, replace(RUN, turn_id="a", task=changed(TASK, id="t3"), started_at=3))
     placed = replace(run, turn_id="turn", session_id="one", aside=True)
     await s.tasks.place(placed, "run")
-    assert await s.tasks.unfinished() == [newer, same, placed]
+    assert await s.tasks.unfinished() == [first, placed, last]
     with pytest.raises(Conflict):
         await s.tasks.place(placed, "run")
     await s.tasks.place(replace(placed, session_id="two"), "turn")
-    assert (await s.tasks.unfinished())[-1].session_id == "two"
+    assert (await s.tasks.unfinished())[1].session_id == "two"
 
 
 async def test_session_of_run_aside_works_for_its_conversation(s: Subject) -> None:
@@ -524,14 +525,14 @@ async def test_runs_that_nobody_needs_are_outlived(s: Subject) -> None:
 async def test_later_runs_are_not_forgotten(s: Subject) -> None:
     first = await claimed(s)
     await s.tasks.finish(first, RESULT)
-    later = replace(RUN, turn_id="later", started_at=RUN.started_at + 1)
+    later = replace(RUN, turn_id="later", started_at=RUN.started_at - 1)  # by a clock set back
     await claimed(s, later)
     later = replace(later, session_id="session", aside=True)
     await s.tasks.place(later, "later")
     await s.tasks.finish(later, RESULT)
     assert await s.tasks.left_aside(first) == []
     await s.tasks.forget_earlier(first)
-    newest = replace(RUN, turn_id="newest", started_at=later.started_at)
+    newest = await claimed(s, replace(RUN, turn_id="newest", started_at=later.started_at - 1))
     assert await s.tasks.left_aside(newest) == ["session"]
 
 

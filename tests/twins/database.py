@@ -311,6 +311,11 @@ class MemoryDatabase:
                 if self.told_by.get(key, "") in self.carriers:
                     del self.told_by[key]
 
+    def place_run(self, turn_id: str, row: RunRow) -> None:
+        """Put the row in the place of that of `turn_id`, in the order of claims."""
+        rows = (row if one == turn_id else known for one, known in self.runs.items())
+        self.runs = {one.run.turn_id: one for one in rows}
+
     def insert_turn(self, row: TurnRow) -> None:
         """Raises RowRefused if its id or a unique key exists, Conflict without such a session, or
         for a task's run that has ended.

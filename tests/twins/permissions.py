@@ -64,9 +64,8 @@ class MemoryPermissionStore(MemoryStore):
             self.database.queue(turn)
             run = self.database.runs.get(parked.turn_id or "")
             if run is not None and not run.ended:
-                del self.database.runs[run.run.turn_id]
-                run = replace(run, run=replace(run.run, turn_id=turn.turn_id))
-                self.database.runs[turn.turn_id] = run
+                placed = replace(run, run=replace(run.run, turn_id=turn.turn_id))
+                self.database.place_run(run.run.turn_id, placed)
             self._settle(settled)
             self._change(settled.permission_id, turn_id=turn.turn_id)
 

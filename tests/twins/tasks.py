@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import takewhile
 
 from msgspec.structs import replace as changed
 
@@ -70,8 +71,8 @@ class MemoryTaskStore(MemoryStore):
         def place() -> None:
             if turn_id not in self.database.runs:
                 raise Conflict(f"no run {turn_id}")
-            known = self.database.runs.pop(turn_id)
-            self.database.runs[run.turn_id] = replace(known, run=replace(run))
+            known = self.database.runs[turn_id]
+            self.database.place_run(turn_id, replace(known, run=replace(run)))
 
         await self.database.write(place, patient=True)
 
@@ -79,8 +80,7 @@ class MemoryTaskStore(MemoryStore):
         return set(task_ids) - self.database.read().tasks.keys()
 
     async def unfinished(self) -> list[TaskRun]:
-        runs = [replace(row.run) for row in self.database.read().runs.values() if not row.ended]
-        return sorted(runs, key=lambda one: (one.started_at, one.turn_id))
+        return [replace(row.run) for row in self.database.read().runs.values() if not row.ended]
 
     async def session_of(self, conversation: str) -> str | None:
         rows = [
@@ -144,14 +144,14 @@ class MemoryTaskStore(MemoryStore):
         ]
 
     def _earlier(self, run: TaskRun) -> list[RunRow]:
-        rows = self.database.read().runs.items()
+        rows = self.database.read().runs
+        before = takewhile(lambda row: row.run.turn_id != run.turn_id, rows.values())
         return [
             row
-            for turn_id, row in rows
-            if row.run.task.id == run.task.id
+            for row in before
+            if run.turn_id in rows
+            and row.run.task.id == run.task.id
             and row.ended
-            and row.run.started_at <= run.started_at
-            and turn_id != run.turn_id
             and not self._is_persons(row)
         ]
 

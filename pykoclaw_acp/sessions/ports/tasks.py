@@ -36,8 +36,8 @@ class TaskStore(Store, Protocol):
         """Return those of these ids that no task has any more: whoever deleted it."""
 
     async def unfinished(self) -> list[TaskRun]:
-        """Runs without a result, the oldest first. One that cannot be read gets an error for its
-        result.
+        """Runs without a result, in the order of their claims. One that cannot be read gets an error
+        for its result.
         """
 
     async def session_of(self, conversation: str) -> str | None:
