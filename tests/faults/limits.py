@@ -34,6 +34,7 @@ class Limit(ABC):
     """`on` and `off`; `state` is what the daemon then says of its store."""
 
     state = "blocked"
+    before: tuple[str, ...] = ()  # what a daemon's command line begins with, so that it starts so
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
@@ -69,6 +70,15 @@ class FileSize(Limit):
                     resource.RLIMIT_FSIZE,
                     (resource.RLIM_INFINITY, resource.RLIM_INFINITY),
                 )
+
+
+class FileSizeFromStart(FileSize):
+    """RLIMIT_FSIZE on a daemon from its start: the `-shm` fits, and a commit does not."""
+
+    before = ("prlimit", "--fsize=65536:")
+
+    def on(self) -> None:
+        """The daemon begins with it."""
 
 
 class FullDisk(Limit):
@@ -187,6 +197,7 @@ IN_USE: Final[dict[str, type[Limit]]] = {
     "moved": Moved,
 }
 AT_START: Final[dict[str, type[Limit]]] = {
+    "file size": FileSizeFromStart,
     "full disk": FullDisk,
     "immutable": Immutable,
     "locked": Locked,

@@ -71,6 +71,8 @@ FULL_OPEN: Final = StoreError("FULL", 13, "database or disk is full")
 UNSURE: Final = StoreError("IOERR", 10, "disk I/O error", rolls_back=True, kept=True)
 
 EIO: Final = StoreError("EIO", errno.EIO, os.strerror(errno.EIO), look=True)
+# The file is not at its place.
+GONE: Final = StoreError("GONE", errno.ENOENT, os.strerror(errno.ENOENT), look=True)
 
 ERRORS: Final = (BUSY, FULL, IOERR, READONLY, CORRUPT)
 UNREADABLE: Final = StoreError("IOERR", 10, "disk I/O error", reads=True)

@@ -24,6 +24,7 @@ from tests.integration.store_faults import (
     EIO,
     ERRORS,
     FULL,
+    GONE,
     IOERR,
     READONLY,
     UNREADABLE,
@@ -356,7 +357,7 @@ async def test_failed_commit_later_found_in_file(tmp_path: Path, scenario: Scena
     await every_statement(tmp_path, scenario, [(UNSURE, "until healed")])
 
 
-@pytest.mark.parametrize("error", [BUSY, FULL, READONLY, IOERR], ids=name)
+@pytest.mark.parametrize("error", [BUSY, FULL, READONLY, IOERR, GONE], ids=name)
 async def test_answers_come_within_a_second(tmp_path: Path, error: StoreError) -> None:
     """Of the program's time, while nothing can be written: what reads, and what is refused."""
     data = tmp_path / "data"
