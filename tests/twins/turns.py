@@ -59,7 +59,7 @@ class MemoryTurnJournal(MemoryStore):
             if turn_id in self.database.turns:
                 self.database.turns[turn_id].cancel_asked = True
 
-        await self.database.write(ask)
+        await self.database.write(ask, patient=True)
 
     async def in_transcript(self, session_id: str, turn_id: str) -> bool:
         return (session_id, turn_id) in self.database.read().transcript_turns

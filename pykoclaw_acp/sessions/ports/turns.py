@@ -34,7 +34,7 @@ class TurnJournal(Store, Protocol):
 
     async def ask_cancel(self, turn_id: str) -> None:
         """The worker was told to stop the turn: whatever ends it from now on, it ends `cancelled`.
-        Raises StoreUnavailable.
+        Waits while the store cannot be written; raises DamageMet.
         """
 
     async def in_transcript(self, session_id: str, turn_id: str) -> bool:

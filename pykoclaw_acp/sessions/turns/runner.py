@@ -18,7 +18,7 @@ from pykoclaw_acp.channel.frames import Interrupt, Prompt
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import StoreClosed, StoreUnavailable, WorkerFailed
+from pykoclaw_acp.errors import DamageMet, StoreClosed, WorkerFailed
 from pykoclaw_acp.model import limit_waits, prompt_text
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
@@ -170,8 +170,8 @@ class TurnRunner:
         return await in_pieces(frame), carried
 
     async def stop(self, turn: Turn) -> None:
-        """Ask the worker to stop the turn, and kill it when it does not. Returns when the worker was
-        told, or the turn has ended. One that has not got its prompt gets none.
+        """Ask the worker to stop the turn, and kill it when it does not. Returns when the journal has
+        that the worker was told, or the turn has ended. One that has not got its prompt gets none.
         """
         if turn.state == TurnState.QUEUED or turn.leaving:
             await turn.over()
@@ -184,7 +184,7 @@ class TurnRunner:
             overdue.cancel()
             await turn.over()
             return
-        with contextlib.suppress(StoreUnavailable, StoreClosed):  # the worker knows
+        with contextlib.suppress(DamageMet, StoreClosed):  # the worker knows
             await self._journal.ask_cancel(turn.turn_id)
 
     async def _end_unclaimed(self, turn: Turn) -> None:

@@ -60,7 +60,7 @@ class SqlTurnJournal(SqlStore):
 
     async def ask_cancel(self, turn_id: str) -> None:
         """The worker was told to stop the turn."""
-        await self._run(turns.ask_cancel(turn_id))
+        await self._run(turns.ask_cancel(turn_id), patient=True)
 
     async def in_transcript(self, session_id: str, turn_id: str) -> bool:
         """Whether a transcript of the session that was looked at has the turn's prompt."""
