@@ -129,7 +129,7 @@ class Turn:
     `taken_up`: its worker says that Claude has begun it; `spoke`: part of the answer is in the log.
     `cancelled`: set to stop the turn; `stopped_in`: as in Outcome. `waiting`:
     number of calls waiting for its end; `lost_at` (s, monotonic): since when there is none.
-    `answered`: a client has the response. `unattended`: it runs without a client;
+    `answered`: a client has the response. `unattended`: no client's response waits for its end;
     `detached`: nor does a command wait for it. `attempts`:
     daemons that died while preparing it; `begun`: this one is counted in the journal. `task_id`: of
     the scheduled task whose run it is; `aside`: in a session of its own. `helper`: a prompt that a client

@@ -38,7 +38,7 @@ class ClientPrompt:
     uptime: int | None = None
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     steers: bool | None = None  # None: as the session's setting says
-    unattended: bool = False  # it runs whoever is there
+    unattended: bool = False  # its answer does not wait for its end
     joins: bool = False  # an earlier daemon had taken it: it is no new turn
 
 

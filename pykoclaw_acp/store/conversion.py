@@ -67,8 +67,8 @@ class Progress:
 
 
 class Conversion:
-    """Converts old logs while `idle()`; `progress` is None once nothing is left, or if that cannot be
-    counted.
+    """Converts old logs while `idle()`; `progress` is None once nothing is left, or if that cannot
+    be counted.
     """
 
     def __init__(self, database: Database, idle: Callable[[], bool]) -> None:

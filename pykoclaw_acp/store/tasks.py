@@ -217,8 +217,8 @@ async def without_task(database: Database, task_ids: Collection[str]) -> set[str
 
 
 async def unfinished(database: Database) -> tuple[list[TaskRun], list[TaskRun]]:
-    """Runs without a result, in the order of their claims; and those of which the task as it was claimed cannot
-    be read, with nothing of it but its id.
+    """Runs without a result, in the order of their claims; and those of which the task as it was
+    claimed cannot be read, with nothing of it but its id.
     """
     rows = await database.read(f"{_RUN} WHERE r.ended_at IS NULL ORDER BY r.rowid")
     readable: list[TaskRun] = []

@@ -93,3 +93,23 @@ async def test_a_prompt_outlives_the_daemon_and_runs_once(stack: Stack) -> None:
     reply = await going
     assert (reply["state"], reply["text"]) == ("done", "Done.")
     assert len(stack.rows("SELECT 1 FROM acp_turns WHERE origin = 'client'")) == 1
+
+
+@pytest.mark.long
+async def test_queued_prompt_of_waiting_caller_outlives_everything(stack: Stack) -> None:
+    await stack.daemon()
+    client = await stack.front()
+    await client.initialize()
+    lost = asyncio.ensure_future(bot(stack, script("bash tail -f /dev/null", "text Never.")))
+    await client.until(lambda: states(stack) == ["running"])
+    going = asyncio.ensure_future(bot(stack, script("text Done.")))
+    await client.until(lambda: states(stack) == ["running", "queued"])
+    worker = stack.worker(conversations.id_of(NAME))
+    await stack.end_daemon(signal.SIGKILL)
+    worker.kill()
+    replies = [await one for one in (lost, going)]
+    assert [one["state"] for one in replies] == ["failed", "done"], replies
+
+
+def states(stack: Stack) -> list[str]:
+    return [one["state"] for one in stack.rows("SELECT state FROM acp_turns ORDER BY position")]

@@ -36,6 +36,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.databases import close_files, on_writer, opened
 from tests.integration import wires
+from tests.integration.callers import caller
 from tests.integration.linked import front, words
 from tests.integration.rig import TIMES, Client, Rig, hanging, rig
 from tests.integration.rows import create
@@ -279,7 +280,7 @@ async def test_session_closed_elsewhere_is_refused_for_disk(
 async def test_what_reads_never_waits_for_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with rig(tmp_path) as r, wires.client(r) as wire:
+    async with rig(tmp_path) as r, wires.client(r) as wire, caller(r, tmp_path) as cli:
         session = await wires.new(wire)
         await wire.call("session/prompt", **wires.prompt(session, "say 1"))
         with locked(tmp_path):
@@ -289,6 +290,7 @@ async def test_what_reads_never_waits_for_the_lock(
             monkeypatch.setattr(batch, "LOCK_WAIT", 600.0)
             await on_writer(r.database, lambda it: it.execute("PRAGMA busy_timeout=600000"))
             async with asyncio.timeout(60):
+                assert (await cli.call("status"))["database"]["condition"] == "locked"
                 assert "result" in await wire.call("session/list")
                 for method in ("session/load", "session/resume"):
                     params = {"sessionId": session, "cwd": "/", "mcpServers": []}
@@ -302,11 +304,13 @@ async def test_cancel_interrupts_at_once_only_its_end_waits(tmp_path: Path, disk
     async with rig(tmp_path) as r:
         session, running, channel = await hanging(r)
         disk.fails(sqlite3.SQLITE_IOERR, "disk I/O error")
-        session.cancel(running)
+        (leaving,) = session.cancel(running)
         await eventually(lambda: any(isinstance(one, Interrupt) for one in channel.got))
-        await not_within(running.ended.done)
+        await not_within(lambda: running.ended.done() or leaving.done())
         disk.error = None
         assert (await asyncio.wait_for(running.ended, 30))[0].state == "cancelled"
+        await asyncio.wait_for(leaving, 30)
+        assert await r.database.read("SELECT cancel_asked FROM acp_turns") == [(1,)]
 
 
 async def test_accepted_prompt_waits_for_disk_and_runs_once(tmp_path: Path, disk: Disk) -> None:
@@ -406,6 +410,7 @@ async def test_other_file_at_path_is_named_and_untouched(tmp_path: Path) -> None
             await r.prompt(session, "say 1")
         assert refused.value.state == "gone"
         assert f"inode {path.stat().st_ino}" in refused.value.message
+        assert f"The first one is {tmp_path / 'moved.db'} now" in refused.value.message
         assert "stop the daemon and start it again" in refused.value.message
         await other.commit(
             Unit(
@@ -637,9 +642,13 @@ PATIENT = replace(TIMES, rejoin_window=60.0)
 async def requeued(r: Rig, **of: Any) -> tuple[Any, Turn]:
     """A session with a prompt of client `mitto` that another daemon had accepted."""
     session = await r.session()
-    turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 1"}], client="mitto", **of)
+    return session, await accepted(r, session.id, **of)
+
+
+async def accepted(r: Rig, session: str, **of: Any) -> Turn:
+    turn = Turn(str(uuid4()), session, [{"type": "text", "text": "say 1"}], client="mitto", **of)
     await SessionJournal(r.database).accept(turn)
-    return session, turn
+    return turn
 
 
 async def test_with_nobody_behind_it_it_ends_with_words(tmp_path: Path) -> None:
@@ -668,11 +677,39 @@ async def test_claim_window_starts_after_adopted_turn_ends(tmp_path: Path) -> No
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "cancelled"
 
 
-async def test_what_was_accepted_as_unattended_needs_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", [{"detached": True}, {"keys": PromptKeys("task:1")}])
+async def test_what_nobody_was_to_wait_for_runs(tmp_path: Path, of: dict[str, Any]) -> None:
     async with rig(tmp_path, times=PATIENT) as r:
-        session, turn = await requeued(r, unattended=True)
+        session, turn = await requeued(r, unattended=True, **of)
         session.requeue(turn)
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
+
+
+async def test_prompt_of_dead_command_never_runs(tmp_path: Path) -> None:
+    async with rig(tmp_path, times=replace(TIMES, rejoin_window=0.05)) as r:
+        session, turn = await requeued(r, unattended=True)
+        session.requeue(turn)
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "cancelled"
+        assert not r.launcher.launched
+
+
+async def test_command_that_sends_again_starts_its_prompt(tmp_path: Path) -> None:
+    async with rig(tmp_path, times=PATIENT) as r:
+        of: dict[str, Any] = {"unattended": True, "keys": PromptKeys(idempotency="mine")}
+        session, turn = await requeued(r, **of)
+        session.requeue(turn)
+        again = Turn(str(uuid4()), session.id, turn.content, **of)
+        assert await session.accept_unattended(again) is turn
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
+
+
+async def test_answered_steering_runs_once_its_front_is_back(tmp_path: Path) -> None:
+    """The front does not send again what was answered."""
+    async with rig(tmp_path, times=PATIENT) as r:
+        session, turn = await requeued(r, unattended=True, keys=PromptKeys("front-1:2"))
+        session.requeue(turn)
+        async with front(r, sessions={session.id: {"seq": 0, "opened": {"cwd": "/"}}}):
+            assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
 
 
 async def test_a_cancelled_one_ends_at_once(tmp_path: Path) -> None:
@@ -686,15 +723,20 @@ async def test_a_cancelled_one_ends_at_once(tmp_path: Path) -> None:
 
 async def test_prompt_superseded_by_same_fronts_newer_is_cancelled(tmp_path: Path) -> None:
     async with rig(tmp_path, times=PATIENT) as r:
-        session, turn = await requeued(r, keys=PromptKeys("front-1:2"))
-        session.requeue(turn)
+        session, turn = await requeued(r, keys=PromptKeys("front-1:1"))
+        steering = await accepted(
+            r, session.id, unattended=True, keys=PromptKeys("front-1:2")
+        )  # which it had the answer of
+        for one in (turn, steering):
+            session.requeue(one)
         newer = Turn(
             str(uuid4()), session.id, [{"type": "text", "text": "say 2"}], PromptKeys("front-1:3")
         )
         await session.accept(newer, session.subscribe(Client(), 0))
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "cancelled"
-        assert (await asyncio.wait_for(newer.ended, 30))[0].state == "done"
-        assert [channel.prompts for channel in r.launcher.launched] == [["say 2"]]
+        for one in (steering, newer):
+            assert (await asyncio.wait_for(one.ended, 30))[0].state == "done"
+        assert [channel.prompts for channel in r.launcher.launched] == [["say 1", "say 2"]]
 
 
 # --- a daemon that could not take up yet what an earlier one left ---

@@ -97,7 +97,7 @@ class Intake:
                 self._queue.require_room(turn)
             author.own.add(known.turn_id)
             if known is turn:
-                self._unclaimed.drop_older(turn)
+                self._unclaimed.settle_older(turn)
             yield known
             self._deduplication.add_call(known)
             self._unclaimed.claim(known)
@@ -114,6 +114,9 @@ class Intake:
             if known is None:
                 self._queue.require_room(turn)
             yield known or turn
+            if known is not None:
+                known.given = known.given or turn.given  # an earlier daemon's is not stored
+                self._unclaimed.claim(known)
 
     def is_forgotten(self, turn: Turn) -> bool:
         """Whether a prompt that waits in the journal is not in the queue."""

@@ -30,8 +30,8 @@ _ITALIC: Final = re.compile(r"(?<![\w*])\*(?=\S)([^*]{1,200}?)(?<=\S)\*(?![\w*])
 
 
 def without_markdown(text: str) -> str:
-    """The first words; those of code blocks only if there are no others. `ROOM` and `MOST_LINES` limit
-    what is looked at.
+    """The first words; those of code blocks only if there are no others. `ROOM` and `MOST_LINES`
+    limit what is looked at.
     """
     said = code = ""
     fence, room = None, ROOM

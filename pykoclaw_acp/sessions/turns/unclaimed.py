@@ -1,9 +1,10 @@
 """Prompts that a new daemon found waiting: each runs only if somebody stands behind it.
 
-That is its own front, which sends it again; whoever else sends it again; a client of its name that
-loads or resumes the session, if it is the process that sent it or that has ended; or that process
-or its successor, which comes back with the session open. All this within a window, which begins
-when the daemon does and, behind a turn that it adopted, once more when that has ended.
+That is its own front, which sends it again, or has had the answer to one that steers and comes
+back with the session open; a command that waits for it or whoever else sends it again; a client of
+its name that loads or resumes the session, if it is the process that sent it or that has ended; or
+that process or its successor, which comes back with the session open. All this within a window,
+which begins when the daemon does and, behind a turn that it adopted, once more when that has ended.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ class Unclaimed:
         self._adopted = adopted
 
     def add(self, turn: Turn) -> None:
-        """Hold back a prompt that another daemon accepted, unless it was accepted as unattended."""
-        if turn.unattended:
+        """Hold back a prompt that another daemon accepted, unless nobody was ever to come back for
+        it.
+        """
+        if turn.alone or turn.is_ours:
             return
         self._claims[turn] = asyncio.get_running_loop().create_future()
         if not self._tasks:
@@ -60,24 +63,27 @@ class Unclaimed:
         self, name: str, is_author: Callable[[str | None], bool], front: str | None = None
     ) -> None:
         """Let the prompts of clients of this name run whose process `is_author` accepts, None if it is
-        not known: without those of a `front`, which sends again what it keeps.
+        not known; of those of a `front`, which sends again what is not answered, the rest.
 
         Of a prompt that an earlier version took down without a name, the client is the one that
         made the session; if that had none either, only who sends it again can claim it.
         """
         for turn in list(self._claims):
-            its_own = front is not None and turn.keys.front == front
-            is_named = (turn.client or self._record.client) == name
-            if is_named and is_author(turn.client_process) and not its_own:
+            if front is not None and turn.keys.front == front:
+                claimed = turn.unattended  # it may have had the answer
+            else:
+                is_named = (turn.client or self._record.client) == name
+                claimed = is_named and is_author(turn.client_process)
+            if claimed:
                 self._settle(turn, claimed=True)
 
-    def drop_older(self, newer: Turn) -> None:
-        """End the prompts that a front did not send again before a newer one: it sends in order
-        what it keeps.
+    def settle_older(self, newer: Turn) -> None:
+        """End the prompts that a front did not send again before a newer one, as it sends in order
+        what it keeps; let those run whose answer it may have had.
         """
         for turn in list(self._claims):
             if turn.keys.front is not None and turn.keys.front == newer.keys.front:
-                self._settle(turn, claimed=False)
+                self._settle(turn, claimed=turn.unattended)
 
     async def wait_for_claim(self, turn: Turn) -> bool:
         """Wait until the turn is claimed, or nobody can claim it any more; returns whether it may
