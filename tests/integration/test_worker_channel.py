@@ -465,7 +465,7 @@ async def test_daemon_connecting_too_late_is_turned_away(
 ) -> None:
     closing, closed = asyncio.Event(), asyncio.Event()
 
-    async def close(self: ClaudeSession) -> None:
+    async def close(self: ClaudeSession, *, hooks: bool) -> None:
         closing.set()
         await closed.wait()
 
