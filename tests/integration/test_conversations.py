@@ -1061,7 +1061,7 @@ async def test_conversation_keeps_the_worker_with_a_turn(
             (idle, other.pid, other.start_time, other.boot_id, str(tmp_path / "sockets" / "other")),
         )
         queued = Statement(
-            "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, created_at, unattended, position)"
+            "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, created_at, detached, position)"
             """ VALUES ('waits', ?, 'client', '[{"type": "text", "text": "say 1"}]', 'queued', 1, 1, 1)""",
             (idle,),
         )
