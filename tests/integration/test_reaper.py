@@ -102,7 +102,7 @@ print(*processes.children(os.getpid()))
 
 # A worker as far as its name goes; its child says so when it is ended before it.
 WORKER = """
-import signal, subprocess, sys
+import os, signal, subprocess, sys
 from pykoclaw_acp.system import lineage, processes
 processes.set_name(lineage.WORKER_NAME)
 child = subprocess.Popen(
@@ -111,7 +111,7 @@ child = subprocess.Popen(
 )
 child.stdout.readline()
 def stop(*_):
-    print("stopped" if child.poll() is None else "too late", flush=True)
+    os.write(1, b"stopped\\n" if child.poll() is None else b"too late\\n")  # `print` may be interrupted
     sys.exit()
 signal.signal(signal.SIGTERM, stop)
 print(flush=True)
