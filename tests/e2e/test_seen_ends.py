@@ -93,7 +93,7 @@ async def test_wait_and_work_of_others_are_told(stack: Stack) -> None:
         session
     )
     told = str(stack.asked()[-1]["messages"]).partition(NOTES_TAG)[2]
-    assert ("Answered: Theirs." in told, "Ours." in told) == (True, False)
+    assert ("Answered: Theirs." in told, "Ours." in told) == (True, False), told
     await seen_again(stack, client, session)
 
 
