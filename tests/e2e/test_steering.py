@@ -120,7 +120,8 @@ async def test_cancelled_prompt_spares_turn_of_stopped_claude(stack: Stack) -> N
     assert (await client.answer(steered))["stopReason"] == "cancelled"
     (stack.work / "go").touch()
     assert (await client.answer(running))["stopReason"] == "end_turn"
-    assert client.text(session).endswith("Done.")
+    said = "Done.\n\nCancelled before it was sent to Claude: “Look out.”\n\n"
+    await client.until(lambda: client.text(session).endswith(said))
     assert times(stack, "Look out.") == 0
     assert stack.claude(session) == claude, "it was not ended"
 
