@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from tests.e2e.commands import done, run
-from tests.e2e.harness import Client, RpcError, Stack, script, text
+from tests.e2e.harness import Client, RpcError, Stack, files, script, text
 from tests.e2e.harness.processes import environment
 from tests.waiting import eventually
 
@@ -72,12 +72,7 @@ async def test_clients_have_their_own_keys_alone(stack: Stack) -> None:
     claude = {one.pid for one in stack.processes() if one.is_claude}
     assert len(processes) >= 4
     assert holders <= claude, "daemon, fork server and workers have no client's key"
-    kept = [
-        path
-        for path in stack.home.rglob("*")
-        if path.is_file() and any(key.encode() in path.read_bytes() for key in (FIRST, SECOND))
-    ]
-    assert kept == []
+    assert files.holding(stack.home, FIRST, SECOND) == []
 
     await second.close()
     stack.worker(other).kill()

@@ -22,7 +22,7 @@ def said(words: str) -> str:
 
 
 def transcript(stack: Stack, session: str) -> Path:
-    [found] = (stack.home / ".claude/projects").rglob(f"{session}.jsonl")
+    [found] = stack.transcripts(session)
     return found
 
 

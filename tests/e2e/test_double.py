@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,10 +24,6 @@ def user_texts(request: dict[str, Any]) -> str:
     return json.dumps([one for one in request["messages"] if one["role"] == "user"])
 
 
-def transcripts(stack: Stack, session: str) -> list[Path]:
-    return list((stack.home / ".claude/projects").glob(f"*/{session}.jsonl"))
-
-
 async def dispatch(stack: Stack, name: str, prompt: str, *options: str) -> Role:
     return await Role.run(
         stack.data, stack.environment, "dispatch", name, prompt, "--claude", *options
@@ -42,7 +37,7 @@ async def test_second_dispatch_resumes_first(stack: Stack) -> None:
     await dispatch(stack, "wa-andy-1@g.us", text("Two."), "--system-prompt", "Be Andy.")
     assert session_of(stack, "wa-andy-1@g.us") == session
     assert "One." in user_texts(stack.asked()[-1])
-    (transcript,) = transcripts(stack, session)
+    (transcript,) = stack.transcripts(session)
     assert transcript.parent.name.endswith("conversations-wa-andy-1-g-us")
 
 
@@ -86,7 +81,7 @@ async def test_turn_elsewhere_continues_the_same_transcript(stack: Stack) -> Non
     await Role.run(stack.data, stack.environment, "scheduler", "--claude", "--rounds", "1")
     assert session_of(stack, name) == claude
     assert "Ours." in user_texts(stack.asked()[-1])
-    (transcript,) = transcripts(stack, claude)
+    (transcript,) = stack.transcripts(claude)
     written = transcript.read_text()
     assert "Ours." in written
     assert "Theirs." in written

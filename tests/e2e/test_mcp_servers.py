@@ -11,13 +11,12 @@ import re
 import signal
 import socket
 from asyncio.subprocess import DEVNULL, PIPE
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.commands import done, run
 from tests.e2e.given_servers import program
-from tests.e2e.harness import Client, RpcError, Stack, script, text
+from tests.e2e.harness import Client, RpcError, Stack, files, script, text
 from tests.e2e.harness.client import selected
 from tests.e2e.harness.processes import environment
 from tests.e2e.harness.stack import PROGRAM
@@ -33,17 +32,6 @@ def results(client: Client, session: str) -> list[str]:
     """What the tools have answered, in order."""
     ended = client.of(session, "tool_call_update")
     return [one["content"][0]["content"]["text"] for one in ended if one["status"] == "completed"]
-
-
-def found_in_files(stack: Stack, word: str) -> list[Path]:
-    """Files of this home, and logs, that hold the word."""
-    files = [path for path in stack.root.rglob("*") if path.is_file()]
-    found = []
-    for path in files:
-        with contextlib.suppress(FileNotFoundError):  # a lock of a turn that has ended
-            if word.encode() in path.read_bytes():
-                found.append(path)
-    return found
 
 
 async def test_claude_that_waits_for_slow_server_is_told(stack: Stack) -> None:
@@ -130,7 +118,7 @@ async def no_secret_seen(stack: Stack) -> None:
     assert all(SECRET not in process.command for process in stack.processes())
     environments = {process.pid: environment(process.pid) for process in stack.processes()}
     assert {pid for pid, one in environments.items() if SECRET.encode() in one} <= own
-    await eventually(lambda: found_in_files(stack, SECRET) == [])
+    await eventually(lambda: files.holding(stack.root, SECRET) == [])
     assert SECRET not in json.dumps([dict(row) for row in stack.rows("SELECT * FROM acp_sessions")])
 
 
@@ -277,10 +265,10 @@ async def test_user_signs_in_on_page_client_opens(stack: Stack) -> None:
         assert notes(client, other) == ""
         assert web.accounts is not None
         issued = list(web.accounts.tokens)  # the CLI may have renewed the first one already
-        (kept,) = found_in_files(stack, issued[-1])
+        (kept,) = files.holding(stack.root, issued[-1])
         assert kept.name == ".credentials.json"
         assert kept.stat().st_mode & 0o077 == 0
-        assert {path for token in issued for path in found_in_files(stack, token)} == {kept}
+        assert {path for token in issued for path in files.holding(stack.root, token)} == {kept}
 
 
 @pytest.mark.long
@@ -324,7 +312,7 @@ async def test_command_signs_in_to_clients_server(stack: Stack) -> None:
         left = await done(stack, "mcp", "logout", "web")
         assert "Signed out of web." in left.out
         assert "/revoke" in [path for path, _ in web.requests]
-        assert found_in_files(stack, "access-") == found_in_files(stack, "refresh-") == []
+        assert files.holding(stack.root, "access-", "refresh-") == []
         await done(stack, "workers", "stop")
         await client.prompt(session, text("Without it again."))
         assert notes(client, session).count("wants you to sign in") == 2

@@ -211,9 +211,8 @@ async def test_memory_lost_while_user_reads_is_said(stack: Stack, left: int) -> 
     """The transcript is removed, or cut back to its first turn."""
     client = await stack.front()
     session = await client.new(stack.work)
-    (transcript,) = [stack.home / ".claude/projects"]
     await client.prompt(session, text("First."))
-    (transcript,) = await eventually(lambda: list(transcript.glob(f"*/{session}.jsonl")))
+    (transcript,) = await eventually(lambda: stack.transcripts(session))
     first = transcript.read_bytes()
     await client.prompt(session, text("Second."))
     await client.close()
@@ -237,9 +236,8 @@ async def test_memory_lost_beside_idle_claude_is_said(stack: Stack, left: int) -
     """The transcript is removed, or cut back to its first turn, between two prompts."""
     client = await stack.front()
     session = await client.new(stack.work)
-    projects = stack.home / ".claude/projects"
     await client.prompt(session, text("First."))
-    (transcript,) = await eventually(lambda: list(projects.glob(f"*/{session}.jsonl")))
+    (transcript,) = await eventually(lambda: stack.transcripts(session))
     await eventually(lambda: '"text":"First."' in transcript.read_text())
     first = transcript.read_bytes()
     await client.prompt(session, text("Second."))
@@ -351,7 +349,7 @@ async def test_answer_a_terminal_went_past_is_told(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
     await client.prompt(session, text("First."))
-    (transcript,) = (stack.home / ".claude/projects").glob(f"*/{session}.jsonl")
+    (transcript,) = stack.transcripts(session)
     going = client.prompting(session, script("repeat 50x100ms x", "text Ours."))
     await eventually(lambda: "repeat 50x100ms" in transcript.read_text())
     async with open_terminal(stack, session) as say:
@@ -402,7 +400,7 @@ async def test_conversation_without_transcript_loads_but_never_continues_empty(
 ) -> None:
     await dispatch(stack, "acp-1a2b3c4d", text("The old answer."))
     claude, _ = row(stack, "acp-1a2b3c4d")
-    for transcript in (stack.home / ".claude/projects").glob(f"*/{claude}.jsonl"):
+    for transcript in stack.transcripts(claude):
         transcript.unlink()
     client = await stack.front(PYKOCLAW_LOST_CONTEXT="required")
     await client.load(OLD, stack.work)
@@ -426,7 +424,7 @@ async def test_transcript_removed_during_turn_is_lost_memory(stack: Stack, polic
         session, script(f"bash while [ ! -e {gate} ]; do sleep 0.05; done", "text Third.")
     )
     await eventually(lambda: '"tool_use"' in stack.transcript(session))
-    (transcript,) = (stack.home / ".claude/projects").rglob(f"{session}.jsonl")
+    (transcript,) = stack.transcripts(session)
     transcript.unlink()
     gate.touch()
     assert (await client.answer(going))["stopReason"] == "end_turn"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import Stack, script, text
+from tests.e2e.harness import Stack, files, script, text
 from tests.e2e.harness.client import RpcError
 from tests.folds import told
 from tests.pictures import png
@@ -138,14 +138,8 @@ async def test_mcp_server_of_the_client(stack: Stack) -> None:
     assert any("mcp_server.py" in command for command in seen)
     assert not any(secret in command for command in seen)
     assert secret not in client.log.read_text()
-    assert not any(
-        secret.encode() in path.read_bytes() for path in stack.data.rglob("*") if path.is_file()
-    )
-    assert not any(
-        secret.encode() in path.read_bytes()
-        for path in stack.home.rglob("*.json")
-        if path.is_file()
-    )
+    assert files.holding(stack.data, secret) == []
+    assert [one for one in files.holding(stack.home, secret) if one.suffix == ".json"] == []
 
     # A client hands its servers over again at each load.
     await stack.kill_everything()

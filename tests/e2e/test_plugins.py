@@ -14,7 +14,7 @@ from pykoclaw_acp.store.sqlite import sqlite3
 from tests import plugins
 from tests.double import installed
 from tests.e2e.commands import run
-from tests.e2e.harness import Stack, script
+from tests.e2e.harness import Stack, files, script
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 SECRET = "sk-that-nobody-sees"
@@ -99,14 +99,6 @@ async def test_task_tools_ask_write_rows_and_outlive_daemon(stack: Stack) -> Non
     assert stack.worker(session).pid == worker
 
 
-def content(path: Path) -> bytes:
-    """What a file holds; nothing of one that the daemon has just removed."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
-
-
 def answers(stack: Stack) -> list[str]:
     """What the tools answered, as the model got it."""
     messages = stack.asked()[-1]["messages"]
@@ -150,9 +142,8 @@ async def test_a_plugins_tool_works_beside_a_clients_server(stack: Stack) -> Non
     assert "hello" in command
     assert SECRET not in command
     assert [one for one in stack.processes() if SECRET in one.command] == []
-    files = {path: content(path) for path in stack.data.rglob("*") if path.is_file()}
-    assert files
-    assert [path for path, held in files.items() if SECRET.encode() in held] == []
+    assert files.below(stack.data)
+    assert files.holding(stack.data, SECRET) == []
 
 
 async def test_plugins_that_import_pykoclaw_work(stack: Stack) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from pykoclaw_acp.system import processes
 from tests.e2e.commands import run
-from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness import Client, Stack, files, script, text
 from tests.e2e.harness.stack import PROGRAM
 from tests.waiting import eventually
 
@@ -336,7 +336,7 @@ async def test_files_of_workers_are_removed(stack: Stack) -> None:
     state = stack.home / ".local/state/pykoclaw"
     assert temporary.startswith(str(state))
     await client.call("session/close", sessionId=session)
-    left = {path.name: path for path in state.rglob("*") if not path.is_dir()}
+    left = {path.name: path for path in files.below(state)}
     assert left.keys() == {"workers.log", "instance.json"}, "the latter is the daemon's"
     assert "Traceback" not in left["workers.log"].read_text()
 

@@ -232,7 +232,7 @@ async def test_summary_for_lost_memory_omits_rewound_turn(stack: Stack) -> None:
     await client.prompt(session, "Word: three\n" + text("Noted three."))
     await client.close()
     await stack.end_daemon()
-    for transcript in stack.home.rglob("*.jsonl"):
+    for transcript in stack.transcripts():
         transcript.unlink()
     client = await front(stack)
     await client.load(session, stack.work)

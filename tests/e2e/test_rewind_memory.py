@@ -58,7 +58,7 @@ async def at_once(client: Client, stack: Stack, *words: str) -> str:
     """A session in which these were prompted while a terminal ran a turn, which Claude goes on from."""
     session = await client.new(stack.work)
     await say(client, session, "one")
-    (transcript,) = stack.home.rglob(f"{session}.jsonl")
+    (transcript,) = stack.transcripts(session)
     gate = stack.root / f"gate-{session}"
     going = f"bash while [ ! -e {gate} ]; do sleep 0.05; done"
     asked = "Word: theirs " + script(going, "text Noted theirs.")
@@ -216,7 +216,7 @@ async def test_session_survives_rewinds_into_lost_memory(stack: Stack) -> None:
     await say(client, session, "two")
     await client.close()
     await stack.kill_everything()
-    for transcript in stack.home.rglob("*.jsonl"):
+    for transcript in stack.transcripts():
         transcript.unlink()
     client = await front(stack)
     await client.load(session, stack.work)
@@ -244,7 +244,7 @@ async def test_rewind_after_a_loss_keeps_what_is_left(stack: Stack) -> None:
     client = await front(stack)
     session = await client.new(stack.work)
     await say(client, session, "one")
-    (path,) = stack.home.rglob(f"{session}.jsonl")
+    (path,) = stack.transcripts(session)
     size = path.stat().st_size
     await say(client, session, "two")
     await client.close()
@@ -274,7 +274,7 @@ async def test_lost_place_of_a_rewind_is_said(stack: Stack) -> None:
     client = await front(stack)
     session = await client.new(stack.work)
     await say(client, session, "one")
-    (path,) = stack.home.rglob(f"{session}.jsonl")
+    (path,) = stack.transcripts(session)
     size = path.stat().st_size
     await say(client, session, "two")
     await say(client, session, "three")

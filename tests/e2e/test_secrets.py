@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import RpcError, Stack, script
+from tests.e2e.harness import RpcError, Stack, files, script
 
 SECRETS = {
     "ANTHROPIC_API_KEY": "sk-ant-of-nobody-else",
@@ -52,15 +51,7 @@ async def test_key_reaches_claude_but_not_its_children(stack: Stack, name: str) 
         await client.prompt(session, script("error 401 invalid x-api-key"))
     told = str(client.received) + client.log.read_text() + error.value.message
     assert "of-nobody-else" not in told
-    files = [Path(folder, one) for folder, _, names in os.walk(stack.home) for one in names]
-    assert [path for path in files if _holds(path, SECRETS[name])] == []
-
-
-def _holds(path: Path, secret: str) -> bool:
-    try:
-        return path.is_file() and secret.encode() in path.read_bytes()
-    except FileNotFoundError:  # Claude removes files of its own meanwhile
-        return False
+    assert files.holding(stack.home, SECRETS[name]) == []
 
 
 @pytest.mark.long

@@ -16,6 +16,7 @@ from pykoclaw_acp.protocol.terminals import CLEAR
 from pykoclaw_acp.translation.translator import AGENT_ENDED
 from pykoclaw_acp.worker import output_files
 from pykoclaw_acp.worker.output_files import OutputFile
+from tests.e2e.harness import files
 from tests.e2e.harness.client import Client
 from tests.e2e.harness.seen import seen, seen_again
 from tests.e2e.harness.stack import Stack, script, text
@@ -33,12 +34,11 @@ async def begin(stack: Stack, **params: Any) -> Client:
 
 
 def outputs(stack: Stack) -> list[Path]:
-    """Files of the output of Claude's tasks; other directories come and go meanwhile."""
+    """Files of the output of Claude's tasks."""
     return [
-        Path(directory, name)
-        for directory, _, names in os.walk(stack.home)
-        for name in names
-        if directory.endswith("/tasks") and name.endswith(".output")
+        path
+        for path in files.below(stack.home)
+        if path.parent.name == "tasks" and path.suffix == ".output"
     ]
 
 

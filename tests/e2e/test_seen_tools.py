@@ -300,7 +300,7 @@ async def test_edits_show_each_replaced_text_at_once(stack: Stack) -> None:
     again = await seen_again(stack, client, session)
     await again.close()
 
-    [transcript] = (stack.home / ".claude/projects").rglob(f"{session}.jsonl")
+    [transcript] = stack.transcripts(session)
     entries = [json.loads(line) for line in transcript.read_text().splitlines()]
     blocks = [entry["message"]["content"] for entry in entries if entry["type"] == "assistant"]
     (made,) = (one for block in blocks for one in block if one["type"] == "tool_use")
@@ -329,7 +329,7 @@ async def test_terminals_shell_command_and_output_are_shown(stack: Stack) -> Non
     session = await client.new(stack.work)
     await client.prompt(session, text("Ours."))
     await client.until(lambda: "Ours." in stack.transcript(session))
-    [transcript] = (stack.home / ".claude/projects").rglob(f"{session}.jsonl")
+    [transcript] = stack.transcripts(session)
     entries = [json.loads(line) for line in transcript.read_text().splitlines()]
     head = [entry for entry in entries if "uuid" in entry][-1]
     out = "<bash-stdout>\x1b[31mred\x1b[0m &lt;</bash-stdout><bash-stderr></bash-stderr>"

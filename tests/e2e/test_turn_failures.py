@@ -323,7 +323,7 @@ async def test_transcript_that_is_gone(stack: Stack) -> None:
     session = await client.new(stack.work)
     await client.prompt(session, text("Before."))
     await stack.kill_everything()
-    transcripts = list((stack.home / ".claude/projects").rglob(f"{session}.jsonl"))
+    transcripts = stack.transcripts(session)
     assert transcripts
     for one in transcripts:
         one.unlink()

@@ -268,8 +268,12 @@ class Stack:
 
     def transcript(self, session: str) -> str:
         """What Claude has written down of the session; it does so some 100 ms late."""
-        found = list((self.home / ".claude/projects").glob(f"*/{session}.jsonl"))
+        found = self.transcripts(session)
         return found[0].read_text() if found else ""
+
+    def transcripts(self, session: str = "*") -> list[Path]:
+        """Claude's files of the session, or of all."""
+        return list((self.home / ".claude/projects").glob(f"*/{session}.jsonl"))
 
     def log(self, session: str) -> list[dict[str, Any]]:
         """The rows of a session's log: `first` and last `seq`, `kind` and `turn_id`."""
