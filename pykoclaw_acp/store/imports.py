@@ -79,12 +79,16 @@ _RUNNING: Final = (
     f"SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND origin = {BACKGROUND}"  # noqa: S608  constant
     f" AND state IN {UNFINISHED} LIMIT 1"
 )
-# From the newest turn that Claude goes on from to the first one.
-_REMEMBERED: Final = (
+# Held: from the newest turn that Claude goes on from to the first one; none if it is yet to branch
+# off, as it does before whatever it was not told of.
+_LACKING: Final = (
     "WITH RECURSIVE held (uuid) AS (SELECT x.head FROM acp_sessions s JOIN acp_transcripts x"
     " ON x.acp_session_id = s.acp_session_id AND x.claude_session_id = s.followed"
-    " WHERE s.acp_session_id = ? UNION SELECT t.parent FROM held h JOIN acp_transcript_turns t"
-    " ON t.acp_session_id = ? AND t.prompt_uuid = h.uuid) SELECT 1 FROM held WHERE uuid = ? LIMIT 1"
+    " WHERE s.acp_session_id = ? AND NOT EXISTS (SELECT 1 FROM acp_branches b"
+    " WHERE b.acp_session_id = s.acp_session_id) UNION SELECT t.parent FROM held h"
+    " JOIN acp_transcript_turns t ON t.acp_session_id = ? AND t.prompt_uuid = h.uuid)"
+    " SELECT 1 FROM acp_transcript_turns l WHERE l.acp_session_id = ? AND l.prompt_uuid = ?"
+    " AND l.rewound_at IS NULL AND NOT EXISTS (SELECT 1 FROM held WHERE uuid = l.prompt_uuid)"
 )
 _REWIND: Final = (
     "UPDATE acp_transcript_turns SET rewound_at = ?, told = 1, told_by = NULL"
@@ -151,9 +155,11 @@ async def turns(database: Database, session_id: str, limit: int) -> list[Transcr
     ]
 
 
-async def is_remembered(database: Database, session_id: str, prompt_uuid: str) -> bool:
-    """Whether the turn is on the branch of the transcripts that Claude goes on from."""
-    return bool(await database.read(_REMEMBERED, (session_id, session_id, prompt_uuid)))
+async def is_lacking(database: Database, session_id: str, prompt_uuid: str) -> bool:
+    """Whether the turn was not rewound, and is not on the branch of the transcripts that Claude
+    goes on from, or that branch is yet to begin.
+    """
+    return bool(await database.read(_LACKING, (*[session_id] * 3, prompt_uuid)))
 
 
 async def own(database: Database, session_id: str, *, new: bool) -> list[str]:

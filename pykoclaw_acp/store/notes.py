@@ -16,14 +16,20 @@ _OF_PENDING: Final = (
     f" OR (t.started_at IS NULL AND t.state NOT IN {UNFINISHED}))"
 )
 _PENDING: Final = f"SELECT n.note_id, n.text {_OF_PENDING} ORDER BY n.position LIMIT 100"
-# A fork's turns and notes have the ids of its source's after its own.
+# A fork's turns and notes have the ids of its source's after its own. A result that the log has as
+# a turn has the place of its prompt.
 _WITHDRAW: Final = (
     "DELETE FROM acp_notes WHERE acp_session_id = ? AND turn_id IS NULL AND ('/' || note_id LIKE '%/rewound-%'"
     " OR '/' || note_id LIKE '%/refused-%' OR '/' || note_id LIKE '%/fork-%'"
     " OR EXISTS (SELECT 1 FROM acp_transcript_turns x"
     " LEFT JOIN acp_turns t ON t.turn_id IN (x.prompt_uuid, x.acp_session_id || '/' || x.prompt_uuid)"
     " WHERE x.acp_session_id = acp_notes.acp_session_id AND x.told_by = acp_notes.note_id"
-    " AND (x.rewound_at IS NOT NULL OR t.rewound_at IS NOT NULL)))"
+    " AND (x.rewound_at IS NOT NULL OR t.rewound_at IS NOT NULL))"
+    " OR note_id LIKE '%delivery-%' AND EXISTS (SELECT 1 FROM acp_sessions s"
+    " JOIN acp_log l ON l.log_key = s.log_key AND l.seq = acp_notes.after_seq"
+    " JOIN acp_transcript_turns r ON r.acp_session_id = s.acp_session_id"
+    " AND r.prompt_uuid = SUBSTR(l.source_uuid, 1, INSTR(l.source_uuid, ':') - 1)"
+    " WHERE s.acp_session_id = acp_notes.acp_session_id AND r.rewound_at IS NOT NULL))"
 )
 _DOUBTFUL: Final = (
     "SELECT turn_id FROM acp_turns t WHERE turn_id IN"  # noqa: S608  constant

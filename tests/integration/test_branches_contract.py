@@ -23,7 +23,7 @@ from pykoclaw_acp.model.branches import (
     RewindPoint,
     Rewound,
 )
-from pykoclaw_acp.model.deliveries import note
+from pykoclaw_acp.model.deliveries import Delivery, ImportedDelivery, note
 from pykoclaw_acp.model.events import (
     BLOCKED,
     MOVED,
@@ -447,16 +447,40 @@ async def test_note_of_rewound_prompt_is_pending_again(s: Subject) -> None:
     assert await s.journal.pending_notes(session) == [Note("note-2", "News.")]
 
 
-async def delivered(s: Subject, session: str, number: int) -> Note:
-    """A message that the user was shown, and that Claude is to be told of."""
+async def queued(s: Subject, number: int) -> Delivery:
+    """A message that another program delivers."""
     row = QueuedDelivery(
         f"d{number}", "acp-one", "News.", created_at=f"2026-01-01T00:0{number}:00+00:00"
     )
     await s.others.enqueue(row)
     given = await s.deliveries.delivery(f"d{number}")
     assert given is not None
+    return given
+
+
+async def delivered(s: Subject, session: str, number: int) -> Note:
+    """A message that the user was shown, and that Claude is to be told of."""
+    given = await queued(s, number)
     await s.deliveries.deliver(session, given)
     return note(given)
+
+
+async def told_of(s: Subject, number: int, turn: ImportedDelivery) -> Note | None:
+    """What Claude is to be told of a message that the log has as this turn."""
+    given = await queued(s, number)
+    await s.deliveries.deliver("one", given, known=turn)
+    pending = await s.journal.pending_notes("one")
+    return note(given) if note(given) in pending else None
+
+
+async def imported(s: Subject, name: str, claude: str = "claude") -> ImportedDelivery:
+    """A turn that another program ran in a Claude session, and that its newest one now."""
+    asked = UserMessage(name, {"type": "text", "text": "What is new?"}, "terminal")
+    said: list[tuple[str, Event]] = [(f"{name}:0", asked), (f"said-{name}:0", Text("m", "News."))]
+    row = TranscriptRow(claude, f"/t/{claude}.jsonl", 1, 1, 1, 1, "{}", name, related=True)
+    turn = TranscriptTurn(name, claude, last_uuid=f"said-{name}")
+    logged = await s.imports.commit_piece("one", ImportedPiece(row, said, [turn]))
+    return ImportedDelivery(logged[0].seq, row.path, f"said-{name}", name)
 
 
 @pytest.mark.parametrize("summed_up", [False, True])
@@ -472,6 +496,45 @@ async def test_deliveries_above_rewound_place_are_pending(s: Subject, summed_up:
     await rewound_to(s, "b", note=summary)
     expected = [above, *([summary] if summary else [])]
     assert await s.journal.pending_notes(session) == expected
+
+
+async def test_rewound_result_is_never_told(s: Subject) -> None:
+    session = await s.session()
+    await ran(s, session, "a")
+    await ran(s, session, "b")
+    shown, side = await imported(s, "shown"), await imported(s, "side", "isolated")
+    assert await told_of(s, 1, side) is not None
+    below = await delivered(s, session, 2)
+    await rewound_to(s, "b")
+    assert await s.journal.pending_notes(session) == [below]
+    assert await told_of(s, 3, shown) is None
+    assert await told_of(s, 4, side) is None
+    await ran(s, session, "c")
+    await imported(s, "branched", "new")
+    await s.imports.follow_transcript(session, "new", told=False)
+    assert await told_of(s, 5, shown) is None
+
+
+async def test_result_after_rewind_is_told_before_the_branch(s: Subject) -> None:
+    """Claude will not go on from where the other program did."""
+    session = await s.session()
+    await ran(s, session, "a")
+    await ran(s, session, "b")
+    await rewound_to(s, "b")
+    later = await imported(s, "later")
+    assert await told_of(s, 1, later) is not None
+    await ran(s, session, "c")
+    assert await told_of(s, 2, later) is None
+
+
+async def test_result_rewound_in_terminal_is_never_told(s: Subject) -> None:
+    session = await s.session()
+    turn = await imported(s, "shown")
+    row = TranscriptRow("claude", "/t/claude.jsonl", 2, 2, 1, 2, "{}", "other", related=True)
+    more = [TranscriptTurn("other", "claude")]
+    await s.imports.commit_piece(session, ImportedPiece(row, [], more, rewound=["shown"]))
+    await s.imports.follow_transcript(session, "claude", told=False)
+    assert await told_of(s, 1, turn) is None
 
 
 async def test_fork_is_told_of_deliveries_above_its_place(s: Subject) -> None:

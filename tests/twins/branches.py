@@ -182,7 +182,7 @@ class MemoryBranchStore(MemoryMakingStore):
             for note_id in self._delivered(session_id, point.upto):
                 if tables.turns[tables.carriers.get(note_id, point.turn_id)].rewound:
                     tables.carriers.pop(note_id, None)
-            self._withdraw_summaries(session_id)
+            self._withdraw_rewound(session_id)
             if note is not None:
                 tables.notes.setdefault(note.note_id, (session_id, note.text))
             tables.session(session_id).record.branch = point.branch
@@ -201,11 +201,18 @@ class MemoryBranchStore(MemoryMakingStore):
             if seq < upto and notes.get(one, ("",))[0] == session_id
         ]
 
-    def _withdraw_summaries(self, session_id: str) -> None:
+    def _withdraw_rewound(self, session_id: str) -> None:
+        """Withdraw pending summaries, and results that the log has as turns that were rewound."""
         tables = self.database
+        gone = {
+            seq
+            for (owner, source), seq in tables.sources.items()
+            if owner == session_id and (owner, source.partition(":")[0]) in tables.rewound_turns
+        }
         for note_id, (owner, _) in list(tables.notes.items()):
             summary = note_id.rpartition("/")[2].startswith(("rewound-", "refused-", "fork-"))
-            if summary and owner == session_id and note_id not in tables.carriers:
+            rewound = summary or tables.delivered_after.get(note_id) in gone
+            if rewound and owner == session_id and note_id not in tables.carriers:
                 del tables.notes[note_id]
 
     async def parked(self, session_id: str, before: str) -> set[str]:

@@ -120,7 +120,7 @@ class MemoryDeliveryStore(MemoryStore):
 
         def deliver() -> list[int]:
             self._mark(delivery.delivery_id, "delivered")
-            if delivery.is_empty or (known and self._is_remembered(session_id, known)):
+            if delivery.is_empty or (known and not self._is_lacking(session_id, known)):
                 return []
             row = self.database.session(session_id)
             if row.deleted:
@@ -134,12 +134,16 @@ class MemoryDeliveryStore(MemoryStore):
 
         return await self.database.write(deliver), said
 
-    def _is_remembered(self, session_id: str, turn: ImportedDelivery) -> bool:
+    def _is_lacking(self, session_id: str, turn: ImportedDelivery) -> bool:
         tables = self.database
+        if (session_id, turn.prompt) in tables.rewound_turns:
+            return False
+        if tables.session(session_id).record.branch is not None:
+            return True
         row = tables.transcripts.get((session_id, tables.followed.get(session_id) or ""))
         turns = [one for (owner, _), one in tables.transcript_turns.items() if owner == session_id]
         parents = {one.uuid: one.parent for one in turns}
-        return row is not None and turn.prompt in chain(parents, row.head)
+        return row is None or turn.prompt not in chain(parents, row.head)
 
     def _mark(self, delivery_id: str, status: str) -> None:
         key = self._pending(delivery_id)

@@ -123,6 +123,7 @@ class MemoryImportStore(MemoryStore):
                 known = tables.transcript_turns[session_id, uuid]
                 tables.transcript_turns[session_id, uuid] = replace(known, told=True)
                 tables.told_by.pop((session_id, uuid), None)
+                tables.rewound_turns[session_id, uuid] = None
         turns = [one for one in tables.turns.values() if one.session_id == session_id]
         gone: set[str | None] = set()
         after = False

@@ -35,7 +35,8 @@ class DeliveryStore(Store, Protocol):
         self, session_id: str, delivery: Delivery, *, known: ImportedDelivery | None = None
     ) -> tuple[list[int], list[Event]]:
         """Log the message, add a note for Claude, and mark the delivery as delivered, in one
-        commit. `known`: the log has it as this turn; there is a note unless Claude remembers that.
+        commit. `known`: the log has it as this turn; there is a note only if Claude lacks that, and
+        it was not rewound.
 
         Returns the seqs and the events; none of an empty message. Raises Conflict if the delivery
         does not wait any more, or the session is gone.

@@ -56,8 +56,8 @@ class SqlDeliveryStore(SqlStore):
         """Log the message, add a note for Claude, and mark the delivery as delivered."""
         said = rules.shown(delivery) if known is None else []
         statements = deliveries.delivered(delivery.delivery_id)
-        remembered = known and await self._is_remembered(session_id, known)
-        if not remembered and not delivery.is_empty:
+        new = known is None or await imports.is_lacking(self._database, session_id, known.prompt)
+        if new and not delivery.is_empty:
             note, after = rules.note(delivery), None if known is None else known.seq
             statements = (
                 *statements,
@@ -65,9 +65,6 @@ class SqlDeliveryStore(SqlStore):
                 notes.add(session_id, note.note_id, note.text, after),
             )
         return await self._commit(Unit(statements, events.rows(session_id, None, said))), said
-
-    async def _is_remembered(self, session_id: str, turn: ImportedDelivery) -> bool:
-        return await imports.is_remembered(self._database, session_id, turn.prompt)
 
     async def count_attempt(self, delivery_id: str, reason: str) -> int:
         """Note that a delivery could not be shown; returns how often that has happened."""
