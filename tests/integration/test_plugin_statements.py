@@ -205,6 +205,77 @@ async def test_handle_is_refused_within_its_transaction(
     assert [row["a"] for row in await world.run("SELECT a FROM t")] == ["later"]
 
 
+async def test_transaction_of_one_tool_refuses_no_other(world: World) -> None:
+    """The tools of a plugin are coroutines in one thread."""
+    await world.use(lambda db: db.executescript("CREATE TABLE t (a)"))
+
+    async def collecting(db: Handle, begun: asyncio.Event, over: asyncio.Event) -> None:
+        with db.transaction() as batch:
+            batch.execute("INSERT INTO t VALUES ('first')")
+            begun.set()
+            await over.wait()
+            with pytest.raises(sqlite3.NotSupportedError):
+                db.execute(INSERT)
+            batch.execute("INSERT INTO t VALUES ('last')")
+
+    async def both(db: Handle) -> None:
+        begun, over = asyncio.Event(), asyncio.Event()
+        task = asyncio.create_task(collecting(db, begun, over))
+        await begun.wait()
+        db.execute("INSERT INTO t VALUES ('other')")
+        db.commit()
+        db.rollback()
+        with db.transaction() as batch:
+            batch.execute("INSERT INTO t VALUES ('own')")
+        over.set()
+        await task
+
+    await world.use(lambda db: asyncio.run(both(db)))
+    rows = await world.run("SELECT a FROM t")
+    assert [row["a"] for row in rows] == ["other", "own", "first", "last"]
+
+
+async def test_what_a_transaction_starts_is_refused_within(world: World) -> None:
+    await world.use(lambda db: db.executescript("CREATE TABLE t (a)"))
+
+    async def ask(db: Handle, over: asyncio.Event) -> None:
+        with pytest.raises(sqlite3.NotSupportedError):
+            db.execute(INSERT)
+        await over.wait()
+        db.execute("INSERT INTO t VALUES ('later')")
+
+    async def starting(db: Handle) -> None:
+        over = asyncio.Event()
+        with db.transaction() as batch:
+            batch.execute("INSERT INTO t VALUES ('inside')")
+            task = asyncio.create_task(ask(db, over))
+            with pytest.raises(sqlite3.NotSupportedError):
+                await asyncio.to_thread(db.execute, INSERT)
+        over.set()
+        await task
+
+    await world.use(lambda db: asyncio.run(starting(db)))
+    assert [row["a"] for row in await world.run("SELECT a FROM t")] == ["inside", "later"]
+
+
+async def test_workers_own_thread_never_waits_for_handle(world: World) -> None:
+    collecting, over = threading.Event(), threading.Event()
+
+    def hold(db: Handle) -> bool:
+        with db.transaction():
+            collecting.set()
+            return over.wait(20)
+
+    holding = asyncio.create_task(world.use(hold))
+    assert await asyncio.to_thread(collecting.wait, 60)
+    for use in (methodcaller("execute", INSERT), methodcaller("executescript", INSERT)):
+        with pytest.raises(sqlite3.ProgrammingError, match="own thread"):
+            use(world.handle)
+    world.handle.commit()
+    over.set()
+    assert await holding
+
+
 async def test_commit_is_never_rolled_back_in_silence(world: World) -> None:
     await world.use(lambda db: db.rollback())
     await world.run("UPDATE scheduled_tasks SET status = 'paused'")

@@ -11,6 +11,7 @@ import datetime
 import threading
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final, NoReturn, TypeVar
 
 from pykoclaw_acp.channel.database import Parameters, SqlResult, SqlStatement, to_parameters
@@ -43,7 +44,8 @@ class Handle:
         self._calls = calls
         self._loop = loop
         self._lock = threading.RLock()
-        self._collecting = False  # a transaction, in the thread that has the lock
+        # Of a coroutine, what it starts included, or of a thread.
+        self._within: ContextVar[UnsentTransaction | None] = ContextVar("within", default=None)
         self._row_factory: RowFactory | None = Row
         self._uncommitted = False  # as the plugin has to think
         self._closed = False
@@ -68,25 +70,26 @@ class Handle:
 
     def executescript(self, script: str) -> ResultCursor:
         """Run a script; its statements are committed one by one, except between BEGIN and COMMIT."""
-        with self._outside():
+        with self._alone():
             self._wait(self._calls.run_script(script))
             return ResultCursor(SqlResult(), self._row_factory)
 
     def migrate(self, script: str) -> None:
         """Run a migration, unless it has run under this daemon."""
-        self._wait(self._calls.run_script(script, once=True))
+        with self._alone():
+            self._wait(self._calls.run_script(script, once=True))
 
     def commit(self) -> None:
         """Nothing is left to be committed."""
-        with self._outside():
-            self._uncommitted = False
+        self._require_outside()
+        self._uncommitted = False
 
     def rollback(self) -> None:
         """Raises sqlite3.NotSupportedError if something was written since the last commit."""
-        with self._outside():
-            if self._uncommitted:
-                self._uncommitted = False
-                _refuse(_COMMITTED)
+        self._require_outside()
+        if self._uncommitted:
+            self._uncommitted = False
+            _refuse(_COMMITTED)
 
     def close(self) -> None:
         """Refuse what comes later."""
@@ -97,35 +100,44 @@ class Handle:
         """Collect the statements of the block, which only writes, and run them as one transaction
         at its end. If the block raises, nothing is sent. Within it the handle refuses everything.
         """
-        with self._outside():
+        with self._alone():
             batch = UnsentTransaction()
-            self._collecting = True
+            self._within.set(batch)
             try:
                 yield batch
             finally:
-                self._collecting = False
+                batch.ended = True  # what the block has started still has it
+                self._within.set(None)
             if batch.statements:
                 batch.sent(self._wait(self._calls.run(*batch.statements)))
 
     @contextmanager
-    def _outside(self) -> Iterator[None]:
-        """The lock. Raises sqlite3.NotSupportedError in a transaction of this thread."""
+    def _alone(self) -> Iterator[None]:
+        """The lock, for which the worker's own thread must not wait: Claude is served there."""
+        self._require_outside()
+        if threading.current_thread() is threading.main_thread():
+            raise _sqlite3().ProgrammingError("This handle is not for the worker's own thread.")
         with self._lock:
-            if self._collecting:
-                _refuse(_INSIDE)
             yield
 
+    def _require_outside(self) -> None:
+        """Raises sqlite3.NotSupportedError within a transaction of the caller, not of another
+        coroutine in the same thread.
+        """
+        within = self._within.get()
+        if within is not None and not within.ended:
+            _refuse(_INSIDE)
+
     def _run(self, one: SqlStatement) -> ResultCursor:
-        with self._outside():
+        with self._alone():
             (result,) = self._wait(self._calls.run(one))
             self._uncommitted = self._uncommitted or result.columns is None
             return ResultCursor(result, self._row_factory)
 
     def _wait(self, running: Coroutine[Any, Any, T]) -> T:
-        if self._closed or threading.current_thread() is threading.main_thread():
+        if self._closed:
             running.close()
-            reason = "is closed" if self._closed else "is not for the worker's own thread"
-            raise _sqlite3().ProgrammingError(f"This handle {reason}.")
+            raise _sqlite3().ProgrammingError("This handle is closed.")
         try:
             return asyncio.run_coroutine_threadsafe(running, self._loop).result()
         except DatabaseFailed as failed:
@@ -137,6 +149,7 @@ class UnsentTransaction:
 
     def __init__(self) -> None:
         self.statements: list[SqlStatement] = []
+        self.ended = False
         self._cursors: list[LaterCursor] = []
 
     def execute(self, sql: str, parameters: Any = ()) -> LaterCursor:
