@@ -336,10 +336,10 @@ async def test_every_error_at_every_statement(
 @pytest.mark.long
 @every_scenario
 @pytest.mark.parametrize("error", VARIANTS, ids=name)
-async def test_variants_of_errors_at_every_statement(
+async def test_variants_of_errors_at_every_other_statement(
     tmp_path: Path, scenario: Scenario, error: StoreError
 ) -> None:
-    await every_statement(tmp_path, scenario, [(error, moment) for moment in MOMENTS])
+    await every_statement(tmp_path, scenario, [(error, moment) for moment in MOMENTS], 2)
 
 
 @every_scenario
