@@ -27,7 +27,7 @@ from pykoclaw_acp.model.events import OpenTools, Text
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.sessions import opening, registry
-from pykoclaw_acp.store import batch, checkpoints, history_copy, preflight
+from pykoclaw_acp.store import batch, checkpoints, history_copy, preflight, turns
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.condition import KeptOrNot, unavailable
 from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
@@ -701,6 +701,18 @@ async def test_command_that_sends_again_starts_its_prompt(tmp_path: Path) -> Non
         again = Turn(str(uuid4()), session.id, turn.content, **of)
         assert await session.accept_unattended(again) is turn
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
+
+
+async def test_joined_detached_prompt_runs_after_second_death(tmp_path: Path) -> None:
+    of: dict[str, Any] = {"unattended": True, "keys": PromptKeys(idempotency="mine")}
+    async with rig(tmp_path, times=PATIENT) as r:
+        session, turn = await requeued(r, **of)
+        await session.suspend()
+        session.requeue(turn)
+        again = Turn(str(uuid4()), session.id, turn.content, detached=True, **of)
+        assert await session.accept_unattended(again) is turn
+        (later,) = await turns.unfinished(r.database)
+        assert later.turn.alone
 
 
 async def test_answered_steering_runs_once_its_front_is_back(tmp_path: Path) -> None:

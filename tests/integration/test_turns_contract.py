@@ -71,6 +71,15 @@ async def test_accepted_prompt_waits_and_marks_session_prompted(s: Subject) -> N
     assert await s.journal.turns_of_front(session, "fron") == {}
 
 
+async def test_detached_prompt_is_found_as_such(s: Subject) -> None:
+    session = await s.session()
+    await s.journal.accept(prompt(session, "a", keys=PromptKeys("front:1")))
+    await s.journal.detach("a")
+    known = await s.journal.find_unfinished(session, PromptKeys("front:1"))
+    assert known is not None
+    assert known.detached
+
+
 async def test_no_prompt_is_accepted_twice(s: Subject) -> None:
     session = await s.session()
     await s.journal.accept(prompt(session, "a", keys=PromptKeys("front:1", "mine")))

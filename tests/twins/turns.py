@@ -54,6 +54,13 @@ class MemoryTurnJournal(MemoryStore):
     async def undo_attempt(self, turn_id: str) -> None:
         await self.database.write(lambda: self._count(turn_id, -1))
 
+    async def detach(self, turn_id: str) -> None:
+        def detach() -> None:
+            if turn_id in self.database.turns:
+                self.database.turns[turn_id].detached = True
+
+        await self.database.write(detach)
+
     async def ask_cancel(self, turn_id: str) -> None:
         def ask() -> None:
             if turn_id in self.database.turns:

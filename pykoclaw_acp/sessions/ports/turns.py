@@ -32,6 +32,9 @@ class TurnJournal(Store, Protocol):
     async def undo_attempt(self, turn_id: str) -> None:
         """Undo `begin_attempt` for a turn that is still `queued`."""
 
+    async def detach(self, turn_id: str) -> None:
+        """Nobody waits for the turn any more: it runs whoever is there."""
+
     async def ask_cancel(self, turn_id: str) -> None:
         """The worker was told to stop the turn: whatever ends it from now on, it ends `cancelled`.
         Waits while the store cannot be written; raises DamageMet.

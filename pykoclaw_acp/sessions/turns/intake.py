@@ -116,6 +116,9 @@ class Intake:
             yield known or turn
             if known is not None:
                 known.given = known.given or turn.given  # an earlier daemon's is not stored
+                if turn.detached and not known.alone and known.state == TurnState.QUEUED:
+                    await self._journal.detach(known.turn_id)  # for a daemon that finds it waiting
+                    known.detached = True
                 self._unclaimed.claim(known)
 
     def is_forgotten(self, turn: Turn) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from pykoclaw_acp import crash_points, long_texts
 from pykoclaw_acp.channel.frames import Numbered
@@ -24,12 +25,15 @@ from pykoclaw_acp.store import (
     unsaid_prompts,
     work,
 )
+from pykoclaw_acp.store.database import Statement
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.journal.detaching import Detaching
 from pykoclaw_acp.store.journal.frames import FrameBatch
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import EndOfTurn, Unit
 from pykoclaw_acp.tasks import in_pieces
+
+_DETACH: Final = "UPDATE acp_turns SET detached = 1 WHERE turn_id = ?"
 
 
 class SqlTurnJournal(SqlStore):
@@ -57,6 +61,10 @@ class SqlTurnJournal(SqlStore):
     async def undo_attempt(self, turn_id: str) -> None:
         """Undo `begin_attempt` for a turn that is still `queued`."""
         await self._run(turns.count_attempt(turn_id, -1))
+
+    async def detach(self, turn_id: str) -> None:
+        """Nobody waits for the turn any more."""
+        await self._run(Statement(_DETACH, (turn_id,)))
 
     async def ask_cancel(self, turn_id: str) -> None:
         """The worker was told to stop the turn."""
