@@ -171,7 +171,8 @@ class TurnRunner:
 
     async def stop(self, turn: Turn) -> None:
         """Ask the worker to stop the turn, and kill it when it does not. Returns when the journal has
-        that the worker was told, or the turn has ended. One that has not got its prompt gets none.
+        that the worker was told, or can never have it, being damaged, or the turn has ended. One
+        that has not got its prompt gets none.
         """
         if turn.state == TurnState.QUEUED or turn.leaving:
             await turn.over()
