@@ -88,12 +88,14 @@ class SessionOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 class RequestedOptions:
     """What a client asks for when it opens a session; None: not asked for.
 
-    `session_id`: of a new session. `effort` is a level or `default`. `given`: by field, where in
-    its parameters the client has said it.
+    `session_id`: of a new session. `begins_in`: the mode of a new session if `mode` is None, and
+    `default` if it does not have that. `effort` is a level or `default`. `given`: by field, where
+    in its parameters the client has said it.
     """
 
     session_id: str | None = None
     mode: str | None = None
+    begins_in: str | None = None
     model: str | None = None
     effort: str | None = None
     fast: str | None = None

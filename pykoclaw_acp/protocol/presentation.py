@@ -57,9 +57,8 @@ def update(seq: int, event: Event | None, how: Presentation) -> Update | None:
     """The update of the event at `seq`; None if this client is shown nothing of it."""
     if isinstance(event, Thinking) and not how.thoughts:
         return None
+    event = visible(event, how)
     if isinstance(event, _Call):
-        if not how.thoughts:
-            event = _without_thoughts(event)
         meta: dict[str, Any] = {projection.SEQ: seq}
         if how.notices and event.tool_call_id.startswith(RETRY):
             return _notice(event, meta)
@@ -71,6 +70,11 @@ def update(seq: int, event: Event | None, how: Presentation) -> Update | None:
     return projection.update(seq, event)
 
 
+def visible(event: Event | None, how: Presentation) -> Event | None:
+    """The event; a call without what its subagent has thought, if thinking is hidden."""
+    return event if how.thoughts or not isinstance(event, _Call) else _without_thoughts(event)
+
+
 def last_title(event: Event | None, shown: Update) -> str | None:
     """How a wait or a compaction has ended, if only the new title of a call says so."""
     if isinstance(shown, ToolCallUpdate) and isinstance(event, ToolEnded):
@@ -79,7 +83,6 @@ def last_title(event: Event | None, shown: Update) -> str | None:
 
 
 def _without_thoughts(event: _Call) -> _Call:
-    """The call without what its subagent has thought."""
     shown = [part for part in event.content if not (isinstance(part, TextPart) and part.thought)]
     return replace(event, content=tuple(shown))
 

@@ -52,10 +52,9 @@ def parse(
         if field == "session_id" and not new:
             raise InvalidParams(f"`{at}`: only a new session can be given an id.")
         take(field, _READ[field](at, value), at)
-    begins, at = found.pop(_BEGINS, None), given.pop(_BEGINS, "")
-    if new and begins is not None:
-        found.setdefault("mode", begins)
-        given.setdefault("mode", at)
+    if not new:
+        found.pop(_BEGINS, None)
+        given.pop(_BEGINS, None)
     if system_prompt is not None:
         take("system_prompt", _parameter(system_prompt), "systemPrompt")
     own = {name: found.pop(name) for name in SessionOptions.__struct_fields__ if name in found}
@@ -270,7 +269,7 @@ def _env(at: str, value: Any) -> dict[str, str]:
     return dict(value)
 
 
-_BEGINS: Final = "begins_in"  # the mode of a new session whose mode is not given otherwise
+_BEGINS: Final = "begins_in"
 _READ: Final[dict[str, Callable[[str, Any], Any]]] = {
     "session_id": _session_id,
     "mode": _name,

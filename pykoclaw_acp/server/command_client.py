@@ -76,11 +76,12 @@ class CommandClient:
         update = presentation.update(logged.seq, logged.event, self._shown)
         if update is None:
             return
-        at = await self._came(logged.event)
-        fits = not isinstance(logged.event, UserMessage) or size(logged.event) <= MAX_LONG_LINE_OUT
-        line = self._line(session_id, logged, update, logged.event, at) if fits else b""
+        event = presentation.visible(logged.event, self._shown)
+        at = await self._came(event)
+        fits = not isinstance(event, UserMessage) or size(event) <= MAX_LONG_LINE_OUT
+        line = self._line(session_id, logged, update, event, at) if fits else b""
         if not fits or len(line) > MAX_LONG_LINE_OUT:
-            cut = contents.cut(logged.event)
+            cut = contents.cut(event)
             line = self._line(session_id, logged, projection.update(logged.seq, cut), cut, at)
         await self._peer.notify(line)
 

@@ -14,8 +14,8 @@ from pykoclaw_acp.sessions import opening
 MESSAGE: Final = "pykoclaw.dev/messageId"
 FORKED: Final = "pykoclaw.dev/forkedFrom"
 OPTIONS: Final = (
-    "A fork has the system prompt and the options of its source. Give others with `session/load` of"
-    " the fork."
+    "A fork has the system prompt and the options of its source, but for what is forbidden or asked"
+    " about. Give others with `session/load` of the fork."
 )
 MAX_ID: Final = 256  # characters
 
@@ -26,7 +26,7 @@ async def fork(call: Call, params: ForkSessionParams) -> ForkSessionResult:
     """
     authenticating.require_login(call.client)
     options = options_of(params, params.mcp_servers or [])
-    if options.requested.given.keys() - {"forbids_bypass"}:  # which only takes something away
+    if options.requested.given.keys() - {"forbids_bypass", "ask_tools"}:
         raise InvalidParams(OPTIONS)
     message_id = meta.text(params, MESSAGE, MAX_ID)  # the id that its updates carry
     opened = await opening.fork(

@@ -27,7 +27,7 @@ async def settle(
     record.options = requested.options.over(record.options)
     _require_may_bypass(record.options, requested)
     named = requested.given
-    if not named.keys() & {"mode", "model", "effort", "fast"}:
+    if not named.keys() & {"mode", "begins_in", "model", "effort", "fast"}:
         return
     options = worker_options.of(record, template, ())
     offer = await store.offer(record.cwd or "", worker_options.configuration(record, options))
@@ -47,6 +47,9 @@ async def settle(
     if requested.mode is not None:
         require(named["mode"], requested.mode, now.modes, offer)
         record.mode = requested.mode
+    elif requested.begins_in is not None:
+        has = any(one.id == requested.begins_in for one in now.modes)
+        record.mode = requested.begins_in if has else offers.FALLBACK_MODE
     values = {one.id: one for one in now.options or ()}
     for option, wanted in ((offers.EFFORT, requested.effort), (offers.FAST, requested.fast)):
         if wanted is None:

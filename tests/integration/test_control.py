@@ -475,7 +475,7 @@ async def test_hidden_thoughts_are_not_attached(tmp_path: Path) -> None:
             assert not any(words in str(cli.notifications) for words in ("Hm.", "So."))
             assert "I look." in str(cli.notifications)
             cli.notifications.clear()
-            await cli.call("follow", session=session.id, asShown=True)
+            await cli.call("follow", session=session.id, asShown=True, events=True)
         cli.notifications.clear()
         await cli.call("follow", session=session.id)
         assert all(words in str(cli.notifications) for words in ("Hm.", "So."))

@@ -177,6 +177,36 @@ async def test_fork_may_forbid_bypass_by_itself(tmp_path: Path) -> None:
         assert (await launched(r, wire, source)).permission_mode == "bypassPermissions"
 
 
+async def test_fork_may_ask_about_more(tmp_path: Path) -> None:
+    asks = {"settings": {"permissions": {"allow": [], "ask": ["Bash(git push *)"]}}}
+    async with rig(tmp_path) as r, client(r) as wire:
+        source = (await new(wire))["result"]["sessionId"]
+        meta = {"claudeCode": {"options": asks}}
+        made = await wire.call("session/fork", sessionId=source, cwd="/", _meta=meta)
+        options = await launched(r, wire, made["result"]["sessionId"])
+        assert list(options.asked.ask_tools or ()) == ["Bash(git push *)"]
+        assert not (await launched(r, wire, source)).asked.ask_tools
+
+
+@pytest.mark.parametrize(
+    ("wished", "forbids", "mode"),
+    [
+        ("plan", {}, "plan"),
+        ("bypassPermissions", {}, "bypassPermissions"),
+        ("bypassPermissions", {"disableBypassPermissionsMode": "disable"}, "default"),
+        ("nowhere", {}, "default"),
+    ],
+)
+async def test_default_mode_of_settings_refuses_no_session(
+    tmp_path: Path, wished: str, forbids: dict[str, str], mode: str
+) -> None:
+    permissions = {"defaultMode": wished, **forbids}
+    async with rig(tmp_path, options=BYPASSING) as r, client(r) as wire:
+        made = await new(wire, claudeCode={"options": {"settings": {"permissions": permissions}}})
+        assert values(made)["mode"] == mode
+        assert (await launched(r, wire, made["result"]["sessionId"])).permission_mode == mode
+
+
 async def test_forbidden_mode_of_settings_is_not_shown(tmp_path: Path) -> None:
     async with (
         rig(tmp_path, options=BYPASSING) as r,

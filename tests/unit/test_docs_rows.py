@@ -44,7 +44,9 @@ WEB: Final = "e2e/test_seen_tools.py test_web_results_are_shown_live_and_again"
 FORGOTTEN: Final = "e2e/test_context.py test_lost_transcript_is_told_and_made_up_for"
 
 BODY: Final = r"^async def {}\(.*?(?=^[^\s)]|\Z)"
-COMPARED: Final = re.compile(r"\bseen_again\(|\bseen\([^\n]*\) ==")
+COMPARED: Final = re.compile(
+    r"\bseen_again\(|\.load\(.*\bseen\((?:again|last)\.[^\n]*\) ==", re.DOTALL
+)
 
 SHOWN_BY: Final[dict[str, str]] = {
     "text, streamed": ANEW,

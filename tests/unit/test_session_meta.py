@@ -233,9 +233,9 @@ def test_default_mode_is_for_new_sessions_only() -> None:
     settings = {"permissions": {"defaultMode": "plan"}}
     at = "_meta.claudeCode.options.settings.permissions.defaultMode"
     requested = session_meta.parse(sdk(settings=settings), new=True)
-    assert (requested.mode, requested.given) == ("plan", {"mode": at})
+    assert (requested.begins_in, requested.given) == ("plan", {"begins_in": at})
     named = session_meta.parse(sdk(settings=settings, permissionMode="acceptEdits"), new=True)
-    assert named.mode == "acceptEdits"
+    assert (named.mode, named.begins_in) == ("acceptEdits", "plan")
     again = session_meta.parse(sdk(settings=settings), new=False)
     assert again == session_meta.parse(None, new=False)
     assert at in refused(sdk(settings={"permissions": {"defaultMode": 5}}), new=False)
