@@ -182,8 +182,8 @@ def environment(
 def _usable(
     daemon_environment: DaemonEnvironment, kept: StoredEnvironment, given: ClientEnvironment
 ) -> Mapping[str, str] | None:
-    """The client's variables, as far as they are for this session; None if they lack a credential
-    that the session needs.
+    """The client's variables, as far as they are for this session; None if they lack a secret that
+    the session needs.
 
     A client that names the session's account, and gives no credential, means the account's own. One
     with another account gives none of its credentials.
@@ -191,7 +191,7 @@ def _usable(
     needs = names.PROVIDER.intersection(kept.secrets)
     if kept.account == (daemon_environment.account if given.account is None else given.account):
         meant = given.account is not None or bool(names.CREDENTIALS & given.variables.keys())
-        return given.variables if meant or not needs else None
+        return given.variables if meant or needs <= given.variables.keys() else None
     if needs:
         return None
     provider = _of(kept.variables, names.PROVIDER)

@@ -57,6 +57,18 @@ def test_no_other_credential_replaces_the_clients() -> None:
         assert (dict(found.variables), found.own_credential) == ({}, False)
 
 
+def test_gateway_with_key_in_its_path_is_enough() -> None:
+    client = given(ANTHROPIC_BASE_URL="https://gateway/v1/sk-of-the-client")
+    kept = rules.begin(DAEMON, "", client)
+    assert (kept.variables, kept.secrets) == ({}, ("ANTHROPIC_BASE_URL",))
+    found = rules.environment(DAEMON, kept, client)
+    assert (found.withheld, found.variables["ANTHROPIC_BASE_URL"]) == (
+        "",
+        "https://gateway/v1/sk-of-the-client",
+    )
+    assert rules.environment(DAEMON, kept, None).withheld
+
+
 def test_the_daemons_own_key_needs_no_client() -> None:
     """A client that gives the daemon's own key adds nothing that would be missing without it."""
     kept = rules.begin(DAEMON, "", given(ANTHROPIC_API_KEY="sk-of-the-daemon"))
