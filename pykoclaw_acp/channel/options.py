@@ -83,6 +83,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     # Claude's list of tasks as the log has it last: Claude keeps it, and tells changes alone.
     plan: tuple[PlanEntry, ...] = ()
     rules: tuple[str, ...] = ()  # that last in the directory; none counts without trust
+    service: str = ""  # of `environment`, as StoredEnvironment has it
     withheld: str = ""  # why no worker may be launched; empty: one may
 
     @property

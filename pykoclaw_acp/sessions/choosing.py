@@ -69,6 +69,7 @@ class Choosing:
         self._reported = asyncio.Event()  # what Claude offers
         # Of the worker of this epoch, and what it was launched under.
         self._own: tuple[int, Configuration, Offer] | None = None
+        self._service: str | None = None  # of the newest worker; None: of another daemon's
         # Prompts of the session's MCP servers, and the servers that they are of.
         self._of_servers: tuple[object, tuple[Command, ...]] = (None, ())
         self._choice = asyncio.Lock()
@@ -188,7 +189,7 @@ class Choosing:
         """Note that a worker is ready, and with what it was launched: it may live on for the next
         prompt when the one that it was launched for is over already.
         """
-        self._state.epoch, self._told = epoch, options
+        self._state.epoch, self._told, self._service = epoch, options, options.service
         self._forbidden, self._taken_back = 0, -math.inf
 
     def note_reported(self, change: ModeChanged | ConfigChanged) -> None:
@@ -268,8 +269,9 @@ class Choosing:
         if offer == Offer():
             self._reported.set()
             return
-        known, options, configuration = None, self._state.options, self._configuration()
-        epoch = self._state.epoch
+        known, options, wanted = None, self._state.options, self._configuration()
+        epoch, service = self._state.epoch, self._service
+        configuration = wanted if service is None else replace(wanted, service=service)
         of_directory, of_servers = offers.by_place(offer.commands)
         try:
             with contextlib.suppress(StoreUnavailable):  # clients are told all of it
@@ -284,6 +286,8 @@ class Choosing:
             self._of_servers = options.mcp_servers, of_servers
         finally:
             self._reported.set()
+        if configuration != wanted:  # a client with another key or service has the session now
+            return
         before, now = self._selection(known), self._selection(offer)
         commands = of_directory + of_servers
         for subscription in list(self._state.subscriptions):

@@ -64,12 +64,15 @@ class SessionEnvironment:
     def options(self, given: ClientEnvironment | None = None) -> WorkerOptions:
         """The options of a worker; `given`: by who asks for one, if no client has the session open."""
         found = self._environment(given)
+        record, there = self._state.record, self.given or given
+        used = rules.opened(self._daemon_environment, record.environment, there)
         return replace(
             self._state.options,
             account=self.account,
             accounts=self._daemon_environment.accounts,
             environment=dict(found.variables),
             own_credential=found.own_credential,
+            service=used.service,
             withheld=found.withheld,
         )
 

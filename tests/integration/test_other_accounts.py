@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.choices import Model, Offer
 from pykoclaw_acp.model.conversations import Conversation
-from pykoclaw_acp.model.session_environment import DaemonEnvironment
+from pykoclaw_acp.model.session_environment import ClientEnvironment, DaemonEnvironment
+from pykoclaw_acp.sessions import worker_options
 from pykoclaw_acp.sessions.new_session import Beginnings
 from tests.integration import linked
 from tests.integration.programs import upsert_row
@@ -98,6 +100,25 @@ async def test_gateway_and_login_have_own_models(r: Rig) -> None:
         kept = str(await r.database.read("SELECT cwd, account, configuration FROM acp_offers"))
         assert "gateway" not in kept
         assert "verysecret" not in kept
+
+
+async def test_models_of_a_callers_gateway_are_not_the_sessions(r: Rig) -> None:
+    """A command's prompt has a worker with the command's own environment."""
+    given = {"ANTHROPIC_BASE_URL": "https://gateway", "ANTHROPIC_AUTH_TOKEN": "verysecret"}
+    session = await r.session()
+    theirs, ours = (session.environment.options(one) for one in (ClientEnvironment.of(given), None))
+    assert (bool(theirs.service), ours.service) == (True, "")
+    for epoch, (options, offer) in enumerate(((theirs, HAIKU), (ours, OPUS)), 1):
+        session.choosing.note_launched(epoch, options)
+        await session.choosing.keep_offer(offer, starts=True)
+        found = await session.choosing.offer()
+        assert (found is not None) == (options is ours)
+    for options, offer in ((theirs, HAIKU), (ours, OPUS)):
+        wanted = worker_options.configuration(session.record, options)
+        under = msgspec.structs.replace(wanted, service=options.service)
+        found = await r.journal.offer(options.cwd, under)
+        assert found is not None
+        assert found.models == offer.models
 
 
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
