@@ -39,8 +39,10 @@ NOT_TRUSTED: Final = (
     "The MCP server {} was not found among those that clients have given to sessions, nor in your"
     " Claude settings. It was not looked for in this directory, because Claude would use the"
     " directory's active content, which is not trusted. `pykoclaw-acp trust show` lists it; after"
-    " `pykoclaw-acp trust add`, run this command again."
+    " `pykoclaw-acp trust add` (`trust add --tree`, if PYKOCLAW_SETTING_SOURCES leaves `project` or"
+    " `local` out), run this command again."
 )
+CONFIGURATION: Final = "CLAUDE_CONFIG_DIR"
 MAX_PASTED: Final = 64 * 1024  # bytes
 
 
@@ -84,7 +86,7 @@ def _for_each(
     try:
         found = ask("mcp/find", start=False, server=server)
     except DaemonNotRunning:
-        found = {"servers": [], "claudeConfigDir": os.environ.get("CLAUDE_CONFIG_DIR")}
+        found = {"servers": [], "claudeConfigDir": os.environ.get(CONFIGURATION)}
     if account is None and not found["servers"]:
         name, directory = account_directory(settings, account)
     own = directory or found["claudeConfigDir"]
@@ -93,25 +95,45 @@ def _for_each(
     for one in given or [None]:
         # Of the session's account; Claude keeps the sign-in there.
         place = own if one is None else one["claudeConfigDir"]
-        os.environ.pop("CLAUDE_CONFIG_DIR", None)
-        if place is not None:
-            os.environ["CLAUDE_CONFIG_DIR"] = place
         try:
-            if not asyncio.run(work(server, one, name)):
-                _with_cli(settings, command, server, unknown.format(server, name))
+            with _configuration(place):
+                done = asyncio.run(work(server, one, name))
+            if not done:
+                _require_trusted(settings, server)
+                with _configuration(place):
+                    _with_cli(settings, command, server, unknown.format(server, name))
         except KeyboardInterrupt:
             raise CommandFailed("It was stopped. Nothing was stored or removed.") from None
 
 
-def _with_cli(settings: Settings, command: str, server: str, unknown: str) -> None:
-    """Let the CLI do it, which knows the servers of this directory, and which of them its user has
-    approved; raises CommandFailed, with `unknown` if it knows none. The directory must be trusted:
-    to know a server, the CLI starts it.
+@contextlib.contextmanager
+def _configuration(place: str | None) -> Iterator[None]:
+    """Let Claude have this configuration directory; None: its own. Not a daemon that is started."""
+    before = os.environ.pop(CONFIGURATION, None)
+    if place is not None:
+        os.environ[CONFIGURATION] = place
+    try:
+        yield
+    finally:
+        os.environ.pop(CONFIGURATION, None)
+        if before is not None:
+            os.environ[CONFIGURATION] = before
+
+
+def _require_trusted(settings: Settings, server: str) -> None:
+    """Raises CommandFailed if this directory has active content that is not trusted: to know a
+    server, the CLI starts it, whatever settings files the daemon leaves out.
     """
     if settings.workspace_trust != "off":
-        looked = ask("trust/show", timeout=LOOK_WAIT, path=os.getcwd())
+        looked = ask("trust/show", timeout=LOOK_WAIT, path=os.getcwd(), allSources=True)
         if looked["found"] and not looked["trusted"]:
             raise CommandFailed(NOT_TRUSTED.format(server))
+
+
+def _with_cli(settings: Settings, command: str, server: str, unknown: str) -> None:
+    """Let the CLI do it, which knows the servers of this directory, and which of them its user has
+    approved; raises CommandFailed, with `unknown` if it knows none.
+    """
     cli = str(settings.cli_path or credentials.bundled_cli() or "claude")
     known = subprocess.run(
         [cli, "mcp", "get", "--", server],

@@ -30,7 +30,7 @@ MAX_ENTRY: Final = 1_000  # characters of a tool's rule
 MAX_VALUE: Final = 4_000  # characters of a variable
 MAX_ASK: Final = 32 * 1024  # bytes of `ask` as JSON: Claude gets it on its command line
 MOST_TURNS: Final = 1_000_000
-_SOURCES: Final = ("user", "project", "local")
+SOURCES: Final = ("user", "project", "local")
 
 
 def parse(
@@ -242,9 +242,9 @@ def _tools(at: str, value: Any) -> tuple[str, ...] | None:
 
 
 def _setting_sources(at: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or any(one not in _SOURCES for one in value):
-        raise InvalidParams(f"`{at}`: must be a list of {', '.join(_SOURCES)}.")
-    return tuple(one for one in _SOURCES if one in value)
+    if not isinstance(value, list) or any(one not in SOURCES for one in value):
+        raise InvalidParams(f"`{at}`: must be a list of {', '.join(SOURCES)}.")
+    return tuple(one for one in SOURCES if one in value)
 
 
 def _max_turns(at: str, value: Any) -> int:

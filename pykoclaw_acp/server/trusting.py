@@ -12,12 +12,14 @@ from typing import Any, Final, TypeVar
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.permissions import Workspace
 from pykoclaw_acp.model.trust import ANY, FIRST_USE, NOTHING, Trusted, changes, grant
+from pykoclaw_acp.protocol import session_meta
 from pykoclaw_acp.protocol.control.trust import (
     Looked,
     RunWithout,
     TrustedDirectory,
     TrustListParams,
     TrustParams,
+    TrustShowParams,
 )
 from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.server.call import Call
@@ -51,7 +53,7 @@ class Trusting:
             "_pykoclaw.dev/trust/list": Method(
                 TrustListParams, self.list_all, before_initialize=True
             ),
-            "_pykoclaw.dev/trust/show": Method(TrustParams, self.show, before_initialize=True),
+            "_pykoclaw.dev/trust/show": Method(TrustShowParams, self.show, before_initialize=True),
             "_pykoclaw.dev/trust/add": Method(TrustParams, self.add, before_initialize=True),
             "_pykoclaw.dev/trust/remove": Method(TrustParams, self.remove, before_initialize=True),
         }
@@ -91,10 +93,12 @@ class Trusting:
             ]
         return found
 
-    async def show(self, call: Call, params: TrustParams) -> Looked:  # noqa: ARG002
+    async def show(self, call: Call, params: TrustShowParams) -> Looked:  # noqa: ARG002
         """What a directory holds that acts."""
         path = await _at(params.path, _directory)
-        return await self._looked(path, await self._look(path))
+        sources = session_meta.SOURCES if params.all_sources else self._sessions.setting_sources
+        content = await self._watch.look(path, (), sources)
+        return await self._looked(path, next(iter(content.acting), None))
 
     async def add(self, call: Call, params: TrustParams) -> Looked:  # noqa: ARG002
         """Trust a directory with what it holds now, or `tree`: whatever it and those below hold."""

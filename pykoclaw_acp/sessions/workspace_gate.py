@@ -159,11 +159,10 @@ class WorkspaceGate:
         """Directories of conversations from before there were requests are trusted as they are
         now, and no others beside them.
         """
-        paths = [cwd, *(place.path for place in content.acting)]
+        paths = [cwd, content.resolved.get(cwd, cwd)]
         for one in await self._store.trusted(paths):
             if one.content == FIRST_USE and one.path in paths:
-                places = (one.path, content.resolved.get(one.path))
-                own = [each for each in content.acting if each.path in places]
+                own = [each for each in content.acting if each.path in paths]
                 await self._store.trust_first_use(one.path, own)
 
     async def _decide(

@@ -169,12 +169,15 @@ class _Directory:
         os.close(self.handle)
 
     def is_closed(self) -> bool:
-        """Whether others lack search permission."""
+        """Whether others lack search permission, as far as it can be known who they are."""
         mode = self.status.st_mode
         if mode & stat.S_IXOTH or not _is_trusted(self.status.st_uid):
             return False
+        if not mode & stat.S_IXGRP:
+            return True
         users, groups = self._acl() or ([], [])
-        return not mode & stat.S_IXGRP or not _writers(users, [self.status.st_gid, *groups])
+        groups = [self.status.st_gid, *groups]
+        return not _writers(users, groups) and (all(map(_is_private, groups)) or _lists_all())
 
     def weaknesses(self, group: int | None, *, last: bool) -> list[Weakness]:
         """Ways in which others can change it."""

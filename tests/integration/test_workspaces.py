@@ -11,6 +11,7 @@ from typing import Any
 from unittest.mock import AsyncMock
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from pykoclaw_acp.channel.steering import Steer
@@ -874,6 +875,30 @@ async def test_old_conversation_does_not_trust_directory_beside_it(
         assert [place.path for place in request.workspaces] == [str(clone)]
         await one.answer(turn, "allow_once")
         assert [each.restricted for each in one.options] == [True]
+
+
+async def test_old_directory_is_not_trusted_as_additional_one(tmp_path: Path, work: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (work / ".claude/settings.json").write_text(json.dumps({"enabledPlugins": {"a@b": True}}))
+    async with rig(tmp_path) as r:
+        await write(r, trust.add(str(work), FIRST_USE, "upgrade"))
+        one = Working(r, await r.sessions.create(str(other), (str(work),), ()))
+        turn = await one.prompt()
+        await one.asked()
+        await one.answer(turn, "allow_once")
+        assert [each.restricted for each in one.options] == [True]
+        (row,) = await r.journal.trusted([str(work)])
+        assert row.content == FIRST_USE
+
+
+async def test_settings_left_out_are_shown_on_request(tmp_path: Path, work: Path) -> None:
+    given = looking()
+    given["options"] = msgspec.structs.replace(given["options"], setting_sources=())
+    async with asking_rig(tmp_path, "wait", **given) as r, caller(r, tmp_path) as cli:
+        assert (await cli.call("trust/show", path=str(work)))["found"] == []
+        looked = await cli.call("trust/show", path=str(work), allSources=True)
+        assert (bool(looked["found"]), looked["trusted"]) == (True, False)
 
 
 async def test_empty_old_conversation_directory_gets_no_advance_trust(tmp_path: Path) -> None:

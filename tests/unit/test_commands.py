@@ -1657,6 +1657,32 @@ def test_server_of_another_account_is_not_denied(
 
 
 @pytest.mark.parametrize("command", ["login", "logout"])
+def test_daemon_gets_no_accounts_configuration(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """One that is started to say what is trusted serves everybody."""
+    seen: list[tuple[str, str | None]] = []
+
+    async def unknown(*_: object) -> bool:
+        seen.append(("Claude", os.environ.get("CLAUDE_CONFIG_DIR")))
+        return False
+
+    def answer(method: str, **_: object) -> dict[str, Any]:
+        seen.append((method, os.environ.get("CLAUDE_CONFIG_DIR")))
+        return ANSWERS[method]
+
+    monkeypatch.setattr(mcp, f"_{command}", unknown)
+    monkeypatch.setattr(mcp, "ask", answer)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/mine")
+    given: dict[str, Any] = {"name": "web", "config": {}, "claudeConfigDir": "/work"}
+    ANSWERS["mcp/find"] = {"servers": [given], "claudeConfigDir": None}
+    ANSWERS["trust/show"] = {"found": ["a hook"], "trusted": False}
+    assert run("mcp", command, "web").exit_code == 1
+    assert seen == [("mcp/find", "/mine"), ("Claude", "/work"), ("trust/show", "/mine")]
+    assert os.environ["CLAUDE_CONFIG_DIR"] == "/mine"
+
+
+@pytest.mark.parametrize("command", ["login", "logout"])
 def test_cli_signs_in_to_servers_of_directory(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
@@ -1676,6 +1702,7 @@ def test_cli_signs_in_to_servers_of_directory(
     ANSWERS["trust/show"] = {"found": [".mcp.json: MCP server web"], "trusted": False}
     assert "not trusted" in run("mcp", command, "web").stderr
     assert not calls.exists(), "to know a server, the CLI starts it"
+    assert asked[-1] == ("trust/show", {"path": str(tmp_path), "allSources": True})
     ANSWERS["trust/show"]["trusted"] = True
     assert run("mcp", command, "web").exit_code == 0
     assert calls.read_text().splitlines() == [

@@ -142,6 +142,21 @@ def test_members_nobody_lists_are_a_warning(
     trusted_path.require(str(inside / "c"))
 
 
+def test_directory_closed_by_unlisted_group_is_open(
+    top: Path, inside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (switch := inside / "nsswitch.conf").write_text("passwd: files\n")
+    monkeypatch.setattr(trusted_path, "_SWITCH", str(switch))
+    monkeypatch.setattr(trusted_path, "_is_private", lambda _: False)
+    everybody(inside)
+    group_of_nobody(top)
+    top.chmod(0o770)
+    for services, certain in (("files", False), ("files sss", True)):
+        switch.write_text(f"passwd: {services}\n")
+        found = [one for one in trusted_path.examine(str(inside)) if one.directory == str(inside)]
+        assert [one.certain for one in found] == [certain]
+
+
 def test_own_group_is_private_without_listed_users(
     top: Path, inside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

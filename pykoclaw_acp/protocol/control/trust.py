@@ -16,6 +16,15 @@ class TrustParams(Params, frozen=True, kw_only=True):
     tree: bool = False
 
 
+class TrustShowParams(Params, frozen=True, kw_only=True):
+    """`path`: absolute path of a directory. `all_sources`: with what settings files let act that
+    the daemon leaves out.
+    """
+
+    path: Path
+    all_sources: bool = False
+
+
 class TrustListParams(Params, frozen=True, kw_only=True):
     """`without`: also the directories in which Claude runs without active content."""
 
