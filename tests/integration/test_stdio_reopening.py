@@ -160,13 +160,20 @@ async def test_uncertain_commit_makes_server_end(
     """Also if it was to be opened anew before, at some time."""
     check, away = OpenFile.check_after_commit, path.with_name("moved")
 
+    def sessions() -> int:
+        with closing(sqlite3.connect(path)) as other:
+            return int(other.execute("SELECT COUNT(*) FROM acp_sessions").fetchone()[0])
+
     def move(self: OpenFile) -> None:
+        if sessions() == before:  # a commit of something else, such as a look at transcripts
+            return check(self)
         path.rename(away)
         monkeypatch.setattr(OpenFile, "check_after_commit", check)
-        check(self)
+        return check(self)
 
     async with served(path, monkeypatch) as client:
         await client.new()
+        before = sessions()
         if wanted:
             client.apps[0].database.reopen_wanted.set()
             await not_within(client.serving.done)

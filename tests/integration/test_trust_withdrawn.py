@@ -143,7 +143,7 @@ async def test_no_prompt_goes_into_turn_without_trust(tmp_path: Path, work: Path
         await one.answer(await one.prompt(), "allow_always")
         host = await one.prompt("hang")
         worker = r.launcher.launched[-1]
-        await eventually(lambda: len(worker.prompts) == 2)
+        await eventually(lambda: host.taken_up)
         content = [{"type": "text", "text": "Look out."}]
         into, waits = (Turn(str(uuid4()), one.session.id, content, steers=True) for _ in range(2))
         await one.session.submit(into)

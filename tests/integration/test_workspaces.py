@@ -241,7 +241,7 @@ async def test_prompt_waits_if_the_turn_changed_workspace(tmp_path: Path, work: 
         await one.answer(await one.prompt(), "allow_always")
         host = await one.prompt("hang")
         worker = r.launcher.launched[-1]
-        await eventually(lambda: len(worker.prompts) == 2)
+        await eventually(lambda: host.taken_up)
         content = [{"type": "text", "text": "Look out."}]
         into, waits = (Turn(str(uuid4()), one.session.id, content, steers=True) for _ in range(2))
         (work / ".claude/notes").write_text("what does not act")
