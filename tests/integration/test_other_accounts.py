@@ -102,7 +102,7 @@ async def test_gateway_and_login_have_own_models(r: Rig) -> None:
         assert "verysecret" not in kept
 
 
-async def test_models_of_a_callers_gateway_are_not_the_sessions(r: Rig) -> None:
+async def test_callers_gateway_keeps_its_models_to_itself(r: Rig) -> None:
     """A command's prompt has a worker with the command's own environment."""
     given = {"ANTHROPIC_BASE_URL": "https://gateway", "ANTHROPIC_AUTH_TOKEN": "verysecret"}
     session = await r.session()

@@ -1667,7 +1667,7 @@ def test_daemon_gets_no_accounts_configuration(
         seen.append(("Claude", os.environ.get("CLAUDE_CONFIG_DIR")))
         return False
 
-    def answer(method: str, **_: object) -> dict[str, Any]:
+    def answer(method: str, **_: object) -> Any:
         seen.append((method, os.environ.get("CLAUDE_CONFIG_DIR")))
         return ANSWERS[method]
 
