@@ -20,6 +20,7 @@ from pykoclaw_acp.config import loading
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.system import credentials
+from pykoclaw_acp.system.environment import CONFIGURATION
 
 STATE_WAIT: Final = 60.0  # s; for the servers to have been tried
 PAGE_WAIT: Final = 600.0  # s in which the user may open the page
@@ -42,7 +43,6 @@ NOT_TRUSTED: Final = (
     " `pykoclaw-acp trust add` (`trust add --tree`, if PYKOCLAW_SETTING_SOURCES leaves `project` or"
     " `local` out), run this command again."
 )
-CONFIGURATION: Final = "CLAUDE_CONFIG_DIR"
 MAX_PASTED: Final = 64 * 1024  # bytes
 
 

@@ -177,7 +177,7 @@ class _Directory:
             return True
         users, groups = self._acl() or ([], [])
         groups = [self.status.st_gid, *groups]
-        return not _writers(users, groups) and (all(map(_is_private, groups)) or _lists_all())
+        return not _writers(users, groups) and _are_listed(groups)
 
     def weaknesses(self, group: int | None, *, last: bool) -> list[Weakness]:
         """Ways in which others can change it."""
@@ -201,7 +201,7 @@ class _Directory:
         if writers := _writers(users, groups):
             names = ", ".join(writers[:3]) + (", …" if len(writers) > 3 else "")
             return [self._weak(f"Others ({names}) can write to {path}.", remedy)]
-        if all(map(_is_private, groups)) or _lists_all():
+        if _are_listed(groups):
             return []
         words = f"The group of {path} can write to it, and not all of its members can be listed."
         return [Weakness(path, words, remedy, certain=False)]
@@ -284,6 +284,11 @@ def _others_in(group: int) -> list[str]:
     members |= {one.pw_name for one in known if one.pw_gid == group}
     trusted = {one.pw_name for one in known if one.pw_uid in (0, os.geteuid())}
     return sorted(members - trusted)
+
+
+def _are_listed(groups: list[int]) -> bool:
+    """Whether all members of the groups are known."""
+    return all(map(_is_private, groups)) or _lists_all()
 
 
 def _is_private(group: int) -> bool:
