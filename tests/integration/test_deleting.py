@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
@@ -39,14 +41,27 @@ def while_closing(
     patch.setattr(r.pool, "stop", stopped)
 
 
+def knowing(whole: object, session_id: str) -> int:
+    """How many dictionaries and sets have the session, of all that can be reached from there."""
+    found, seen, left = 0, {id(whole)}, [whole]
+    while left:
+        one = left.pop()
+        found += isinstance(one, dict | set) and session_id in one
+        parts = [] if isinstance(one, type | ModuleType) else gc.get_referents(one)
+        left += [part for part in parts if id(part) not in seen]
+        seen.update(map(id, parts))
+    return found
+
+
 async def test_deleted_sessions_leave_nothing_in_memory(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
-        for _ in range(2):
-            session = await r.session()
-            await r.run(session, "say 1")
-            await r.sessions.delete(session)
-        kept = vars(r.pool._continuity)  # noqa: SLF001
-        assert not [name for name, known in kept.items() if known and name != "_windows"]
+        session = await r.session()
+        await r.run(session, "say 1")
+        before = knowing(r.sessions, session.id)
+        await r.sessions.delete(session)
+        gc.collect()
+        assert before
+        assert knowing(r.sessions, session.id) == 0
 
 
 async def test_turn_beginning_while_session_is_deleted_ends(

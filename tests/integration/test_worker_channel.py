@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, cast
 from unittest.mock import AsyncMock
 
 import pytest
-from claude_agent_sdk import ClaudeSDKClient, Message
+from claude_agent_sdk import ClaudeSDKClient, Message, SystemMessage
 
 from pykoclaw_acp.channel import socket as channel_socket
 from pykoclaw_acp.channel.decoding import decode_from_worker
@@ -49,7 +49,8 @@ from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.pool.local_whereabouts import ask
-from pykoclaw_acp.system import reaper
+from pykoclaw_acp.system import credentials, reaper
+from pykoclaw_acp.worker import claude as worker_claude
 from pykoclaw_acp.worker import (
     ending,
     main,
@@ -65,6 +66,7 @@ from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.main import Worker
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
+from pykoclaw_acp.worker.server_states import ServerStates
 from tests.unit.sdk_messages import result
 from tests.waiting import eventually, not_within
 from tests.workers import spec
@@ -122,19 +124,31 @@ class Slow:
     interrupted.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
+        """`directory`: where the user's tokens are kept."""
+        self._tokens = directory / credentials.LOGIN
+        self._states: list[ServerStates] = []
         self.asked: list[str] = []
         self.given: list[str] = []
         self._lines: asyncio.Queue[Message] = asyncio.Queue()
         monkeypatch.setattr(raw_frames, "received", self._received)
         monkeypatch.setattr(Claude, "run", ClaudeSession.run)
         monkeypatch.setattr(ending, "end", self._end)
+        monkeypatch.setattr(worker_claude, "ServerStates", self._make_states)
+        monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(directory))
 
-    def replace(self, claude: Claude) -> None:
+    async def replace(self, claude: Claude) -> None:
         """Be the session's CLI, whose server wanted a sign-in; the user has signed in since."""
-        claude.client = cast("ClaudeSDKClient", self)
-        claude._states._lacking["slow"] = server_states.NEEDS_SIGN_IN  # noqa: SLF001
-        claude._states._tokens = -1  # noqa: SLF001
+        claude.client = client = cast("ClaudeSDKClient", self)
+        lacking = {"name": "slow", "status": server_states.NEEDS_SIGN_IN}
+        for states in self._states:
+            await states.look(SystemMessage("init", {"mcp_servers": [lacking]}), client, "earlier")
+        self.asked.clear()
+        self._tokens.write_text("{}")
+
+    def _make_states(self, *given: Any) -> ServerStates:
+        self._states.append(ServerStates(*given))
+        return self._states[-1]
 
     async def get_mcp_status(self) -> dict[str, Any]:
         self.asked.append("states")
@@ -569,11 +583,11 @@ async def test_giving_up_without_turn_spoils_no_later_turn(
 async def test_stop_ends_what_prompt_waits_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: ToWorker, words: str, waits: str
 ) -> None:
-    cli = Slow(monkeypatch)
+    cli = Slow(monkeypatch, tmp_path)
     monkeypatch.setattr(server_report, "SETTLE", 60.0)
     monkeypatch.setattr(server_states, "RETRY_WAIT", 60.0 if words == "Hi." else 0.01)
     async with worker(tmp_path) as rig:
-        cli.replace(rig.claude)
+        await cli.replace(rig.claude)
         daemon = await rig.connect()
         await daemon.ready()
         await daemon.send(Prompt(epoch=3, turn_id="t", content=[{"type": "text", "text": words}]))
@@ -590,7 +604,7 @@ async def test_signal_cancels_no_turn_under_daemon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, grace: float
 ) -> None:
     """Nobody has cancelled it: it fails, as it does without a daemon."""
-    cli = Slow(monkeypatch)
+    cli = Slow(monkeypatch, tmp_path)
     async with worker(tmp_path, grace) as rig:
         daemon = await rig.begin(cli)
         rig.stop()
@@ -607,7 +621,7 @@ async def test_signal_is_told_where_turn_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(main, "END_WAIT", 0.05)
-    cli = Slow(monkeypatch)
+    cli = Slow(monkeypatch, tmp_path)
     monkeypatch.setattr(cli, "interrupt", AsyncMock())
     async with worker(tmp_path) as rig:
         daemon = await rig.begin(cli)
@@ -621,10 +635,10 @@ async def test_next_daemon_knows_prompt_that_waited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is heard at once, however long the prompt waits."""
-    cli = Slow(monkeypatch)
+    cli = Slow(monkeypatch, tmp_path)
     monkeypatch.setattr(server_states, "RETRY_WAIT", 600)
     async with worker(tmp_path) as rig:
-        cli.replace(rig.claude)
+        await cli.replace(rig.claude)
         first = await rig.connect()
         await first.ready()
         text = [{"type": "text", "text": "Hi."}]
