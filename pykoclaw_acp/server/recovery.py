@@ -7,7 +7,7 @@ finish, and permission requests that nobody waits for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -16,16 +16,9 @@ from uuid import uuid4
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel.frames import FromWorker, Lost, Numbered, TurnEnded
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import (
-    Conflict,
-    RowRefused,
-    SessionUnreadable,
-    StoreClosed,
-    StoreUnavailable,
-)
+from pykoclaw_acp.errors import SessionUnreadable, StoreClosed, StoreUnavailable
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Event, OpenTools, note_event
@@ -33,9 +26,10 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.turns import STARTED, Outcome, SessionRecord, Turn, TurnState
 from pykoclaw_acp.pool.launcher import Inheritance, Launcher
 from pykoclaw_acp.server.identity import InstanceWorkers
+from pykoclaw_acp.server.spools import DeadWorkersSpools
 from pykoclaw_acp.sessions import workspace_words
-from pykoclaw_acp.sessions.turns import limits, titling
 from pykoclaw_acp.sessions.turns import outcomes as endings
+from pykoclaw_acp.sessions.turns import titling
 from pykoclaw_acp.store import conversations, events, forking, permissions, turns, unsaid_prompts
 from pykoclaw_acp.store.condition import StoreDamaged
 from pykoclaw_acp.store.database import Database, Statement, Unit
@@ -95,6 +89,7 @@ async def recover(
         Inheritance(own, choose, standing.strays, standing.owns_process)
     )
     dead = [row for row in rows if row not in adopted]
+    spools = DeadWorkersSpools(launcher, journal, given, records, usage_limit)
     last_words: dict[str, TurnFailure] = {}
     unread: list[WorkerRecord] = []
     for row in dead:
@@ -103,13 +98,7 @@ async def recover(
             last_words[row.session_id] = words
         if row not in own:  # a copy's original, which may be alive, wrote it
             continue
-        if (
-            row.session_id in sessions
-            and words is None
-            and not await _take_spool(
-                launcher, journal, row, last_words, partial(_outcome, given, records, usage_limit)
-            )
-        ):
+        if row.session_id in sessions and words is None and not await spools.take(row, last_words):
             unread.append(row)
         await launcher.discard(row.identity, keep_spool=row in unread)
     await launcher.prepare(standing.id, [*adopted, *unread], spare=bool(standing.foreign))
@@ -213,77 +202,6 @@ def _newest(
     fit = [row for row in alive if row.identity.cookie not in standing.outdated]
     newest = {conversations[row.session_id]: row for row in fit if row.session_id in conversations}
     return list(newest.values())
-
-
-async def _take_spool(
-    launcher: Launcher,
-    journal: SessionJournal,
-    row: WorkerRecord,
-    last_words: dict[str, TurnFailure],
-    outcome: Callable[[TurnEnded, Collection[str]], Outcome],
-) -> bool:
-    """Record the frames that a dead worker could not send, so that its turn ends with this outcome.
-
-    False if its spool cannot be read now: the next start tries again.
-    """
-    after = row.acked_frame
-    said: set[str] = set()  # of all batches
-
-    async def record(batch: list[FromWorker]) -> None:
-        nonlocal after
-        for frame in batch:
-            if isinstance(frame, Lost):
-                last_words[row.session_id] = frame.failure
-        numbered = [frame for frame in batch if isinstance(frame, Numbered)]
-        if not numbered:
-            return
-        ends = [frame for frame in numbered if isinstance(frame, TurnEnded)]
-        said.update(endings.said_in(numbered))
-        outcomes = {frame.turn_id: outcome(frame, said) for frame in ends}
-        await journal.record(row.session_id, row.epoch, numbered, outcomes, dead=True)
-        after = numbered[-1].n
-        crash_points.reached("spool_taken")
-
-    taken = True
-    try:
-        await launcher.deliver_spool(row.identity, after, record)
-    except (ValueError, Conflict, RowRefused):
-        log.exception(
-            "A dead worker's spool could not be taken",
-            action="spool_failed",
-            session=row.session_id,
-        )
-    except OSError as error:
-        kept = {"session": row.session_id, "error": str(error)}
-        log.error(
-            "A dead worker's spool cannot be read; the next start tries again",
-            action="spool_unreadable",
-            **kept,
-        )
-        taken = False
-    if after > row.acked_frame:
-        log.info(
-            "Took a dead worker's spool", action="spool_taken", session=row.session_id, upto=after
-        )
-    return taken
-
-
-def _outcome(
-    given: Mapping[str, UnfinishedTurn],
-    records: Mapping[str, SessionRecord | None],
-    usage_limit: str,
-    frame: TurnEnded,
-    said: Collection[str],
-) -> Outcome:
-    """The outcome that a worker has told, with what follows if a usage limit has ended the turn."""
-    left = given.get(frame.turn_id)
-    record = None if left is None else records[left.turn.session_id]
-    turn = None if left is None or left.background else left.turn
-    outcome = endings.of_turn(frame, turn, said)
-    auxiliary = record is not None and record.auxiliary
-    turn = turn if frame.into is None else None
-    own = left.turn.session_id if left is not None and left.background else ""
-    return limits.told(outcome, turn, usage_limit, own=own, auxiliary=auxiliary)
 
 
 async def _close(

@@ -788,14 +788,26 @@ async def test_lost_turn_of_claudes_own_needs_no_repetition(
         assert last.event.text.endswith("Claude was telling of background work that ended.")
 
 
-async def test_own_turns_limit_in_spool_is_waited_for(tmp_path: Path, alive: WorkerProcess) -> None:
+@pytest.mark.parametrize("batch", [leftovers.BATCH, 1])
+@pytest.mark.parametrize("begun", ["before", "in the spool"])
+async def test_own_turns_limit_in_spool_is_waited_for(
+    tmp_path: Path, alive: WorkerProcess, monkeypatch: pytest.MonkeyPatch, begun: str, batch: int
+) -> None:
     """Claude began the turn by itself: there is no prompt of it, but Claude can go on."""
+    monkeypatch.setattr(leftovers, "BATCH", batch)
     async with killed(tmp_path, alive) as first:
-        session, channel = await own_turn(first)
+        if begun == "before":
+            session, channel = await own_turn(first)
+        else:
+            session = await first.session()
+            await first.run(session, "say 1")
+            channel = first.launcher.launched[0]
+    told = channel.told[-1]
+    unsent = [] if begun == "before" else [channel.started("own", background=True)]
     resets_at = int(time.time()) + 3600
     failure = TurnFailure(ErrorKind.USAGE_LIMIT, "The limit is reached.", resets_at=resets_at)
     end = replaced(channel.ended("own"), stop_reason=None, error=failure)
-    _write_spool(channel, encode(channel.told[-1]) + encode(end))
+    _write_spool(channel, b"".join(map(encode, [told, *unsent, end])))
     await die(alive)
     async with rig(tmp_path) as after:
         await recovered(after, tmp_path, usage_limit="wait")
