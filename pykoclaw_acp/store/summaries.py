@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from pykoclaw_acp.model import conversations
@@ -20,6 +22,8 @@ from pykoclaw_acp.store.sql import (
     of_channels,
 )
 from pykoclaw_acp.tasks import Pace
+
+REST: Final = 0.001  # s between steps; each bare yield costs the others a switch of threads
 
 # The plus rules out the index of the session's turns; the one of unfinished turns is smaller.
 _SUMMARY: Final = (
@@ -108,7 +112,7 @@ async def _summaries(
     limit: int,
 ) -> AsyncIterator[SessionSummary]:
     """The newest ones; `begun`: in terminals."""
-    pace = Pace()
+    pace = Pace(partial(asyncio.sleep, REST))
     for group in (rows, begun, unopened):
         group.reverse()
     while rows or begun or unopened:
