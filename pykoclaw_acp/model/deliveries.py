@@ -4,15 +4,16 @@ rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from pykoclaw_acp.model.conversations import NO_CHANNEL, OWN
 from pykoclaw_acp.model.events import MAX_TEXT, Event, Text, split_text
 from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.scheduled import said_in
 
 CHANNELS: Final = frozenset({"wa", OWN, "matrix", "tg", NO_CHANNEL, "slack"})
 SENT: Final = "send-cli"  # in place of a task's id: `pykoclaw send`
@@ -67,6 +68,15 @@ class ImportedDelivery:
     prompt: str
 
 
+class DeliveredEnd(NamedTuple):
+    """Where a turn has said the last of what is delivered, as the event's position; `whole`: and it
+    said nothing else.
+    """
+
+    position: int
+    whole: bool
+
+
 @dataclass(slots=True)
 class WaitingDeliveries:
     """Deliveries that wait for a session, in their order; `deleted`: the session is gone."""
@@ -89,10 +99,24 @@ def is_of_delivery(message_id: str) -> bool:
     return message_id.startswith(_ID)
 
 
-def is_shown(delivery: Delivery, said: str) -> bool:
-    """Whether this text of a turn is what is delivered."""
+def end_in(delivery: Delivery, turn: Sequence[Event | None]) -> DeliveredEnd | None:
+    """The end of what is delivered in a turn; None if it was not said there. What several programs
+    say at one time stands in the log as of one turn: their words may come before and after it.
+    """
+    parts = list(said_in(turn))
     message = delivery.message.strip()
-    return message in (said.strip(), without_reply_tags(said).strip())
+    said = "".join(text for _, text in parts).strip()
+    if parts and message in (said, without_reply_tags(said).strip()):
+        return DeliveredEnd(parts[-1][0], whole=True)
+    for first in range(len(parts)):
+        said = ""
+        for at, text in parts[first:]:
+            said = (said + text).lstrip()
+            if said.rstrip() == message:
+                return DeliveredEnd(at, whole=False)
+            if not message.startswith(said):
+                break
+    return None
 
 
 def is_of_run(delivery: Delivery, said_at: datetime | None) -> bool:

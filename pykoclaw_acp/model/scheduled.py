@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -163,14 +163,17 @@ class TaskResult:
 
 def answer(events: Iterable[Event | None]) -> str:
     """What Claude has said in a turn, with a rule between what was said before and after tools."""
-    said: list[str] = []
-    tools = False
-    for event in events:
+    return "".join(text for _, text in said_in(events))
+
+
+def said_in(events: Iterable[Event | None]) -> Iterator[tuple[int, str]]:
+    """Yield the parts of the answer, each with the position of its event."""
+    said = tools = False
+    for at, event in enumerate(events):
         if isinstance(event, ToolStarted):
-            tools = bool(said)
+            tools = said
         elif isinstance(event, Text) and event.text and not event.note:
             if tools:
-                said.append(RULE)
-            tools = False
-            said.append(event.text)
-    return "".join(said)
+                yield at, RULE
+            said, tools = True, False
+            yield at, event.text

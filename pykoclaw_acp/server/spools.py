@@ -35,8 +35,8 @@ class DeadWorkersSpools:
     usage_limit: str
 
     async def take(self, row: WorkerRecord, last_words: dict[str, TurnFailure]) -> bool:
-        """Record the frames that a dead worker could not send, with the ends of its turns; why it has
-        ended, if it says so, goes into `last_words`.
+        """Record the frames that a dead worker could not send, with the ends of its turns; why it
+        has ended, if it says so, goes into `last_words`.
 
         False if its spool cannot be read now: the next start tries again.
         """
@@ -92,8 +92,8 @@ class DeadWorkersSpools:
     def _outcome(
         self, session_id: str, frame: TurnEnded, said: Collection[str], begun: Collection[str]
     ) -> Outcome:
-        """The outcome that a worker has told, with what follows if a usage limit has ended the turn;
-        `begun`: turns that began by themselves since the last server.
+        """The outcome that a worker has told, with what follows if a usage limit has ended the
+        turn; `begun`: turns that began by themselves since the last server.
         """
         left, record = self.given.get(frame.turn_id), self.records[session_id]
         turn = None if left is None or left.background else left.turn

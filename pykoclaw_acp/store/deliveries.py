@@ -7,6 +7,7 @@ alone.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Final, NamedTuple
 
 from pykoclaw_acp.model.conversations import OWN
@@ -17,13 +18,12 @@ from pykoclaw_acp.model.deliveries import (
     DeliveryState,
     ImportedDelivery,
     WaitingDeliveries,
+    end_in,
     is_of_run,
-    is_shown,
     time_of,
 )
-from pykoclaw_acp.model.events import Event, Text, UserMessage, decode
+from pykoclaw_acp.model.events import Event, UserMessage, decode
 from pykoclaw_acp.model.schedule import now_text
-from pykoclaw_acp.model.scheduled import answer
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import DELIVERED, PENDING
@@ -71,7 +71,7 @@ _IMPORTED: Final = (
     " ORDER BY e.seq DESC LIMIT ?"
 )
 _PATH: Final = (
-    "SELECT x.path FROM acp_transcript_turns t JOIN acp_transcripts x"
+    "SELECT x.path, t.last_uuid FROM acp_transcript_turns t JOIN acp_transcripts x"
     " ON x.acp_session_id = t.acp_session_id AND x.claude_session_id = t.claude_session_id"
     " WHERE t.acp_session_id = ? AND t.prompt_uuid = ?"
 )
@@ -165,20 +165,18 @@ async def taken_in(
     """Imported turns above `after` that said what is delivered, the newest first."""
     rows = await database.read(_IMPORTED, (session_id, after, MOST_IMPORTED))
     found: list[ImportedDelivery] = []
-    said: list[Event | None] = []
-    entry = ""  # of the turn's newest text
+    said: deque[tuple[str, Event | None]] = deque()  # of a turn, each with its entry
     for seq, source, payload in rows:  # the newest first
         event = decode(payload)
-        said.append(event)
-        if isinstance(event, Text):
-            entry = entry or _entry(source)
+        said.appendleft((_entry(source), event))
         if isinstance(event, UserMessage):
-            if is_shown(delivery, answer(reversed(said))):
-                prompt = _entry(source)
-                paths = await database.read(_PATH, (session_id, prompt))
-                found += [ImportedDelivery(int(seq), path, entry, prompt) for (path,) in paths]
+            end = end_in(delivery, [one for _, one in said])
+            if end is not None:
+                prompt, entry = said[0][0], said[end.position][0]
+                for path, last in await database.read(_PATH, (session_id, prompt)):
+                    if end.whole or last == entry:
+                        found.append(ImportedDelivery(int(seq), path, entry, prompt))
             said.clear()
-            entry = ""
     return found
 
 

@@ -5,6 +5,7 @@ users go on asking and the daemon is SIGKILLed.
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 from functools import partial
 from typing import Any, Final
@@ -15,7 +16,7 @@ from tests.double import tables
 from tests.double.handle import init_db
 from tests.double.roles import Role
 from tests.e2e.harness import Stack, script
-from tests.e2e.harness.logs import locks
+from tests.e2e.harness.logs import locks, logs
 from tests.faults.talking import (
     ENOUGH,
     GIVEN_UP,
@@ -30,6 +31,7 @@ CHAT: Final = "wa-andy-1@g.us"
 QUICK: Final = ("--every", "0.05")
 LONG_BEGINNING: Final = f"# {'look ' * 20}"  # the heading of a result has no more of a prompt
 BOT: Final = ("dispatch", "wa-andy-6@g.us", "Go on.", "--loop", "--system-prompt", "Be Andy.")
+TOLD: Final = re.compile(r"deliver|moved_on|side_turn|look_|recovered|serving")  # in log lines
 
 
 async def talking(stack: Stack) -> tuple[Talker, dict[str, Any]]:
@@ -68,11 +70,13 @@ async def all_delivered(stack: Stack, name: str) -> None:
     )
 
 
-async def times_shown(stack: Stack, session: str, texts: list[str]) -> list[int]:
-    """How often a client that loads the session is shown each of these."""
+async def check_shown_once(stack: Stack, session: str, texts: list[str]) -> None:
+    """A client that loads the session is shown each of these once."""
     client = await stack.front()
     await client.load(session, stack.work)
-    return [client.text(session).count(one) for one in texts]
+    shown = client.text(session)
+    told = [line for line in "".join(logs(stack)).splitlines() if TOLD.search(line)]
+    assert [shown.count(one) for one in texts] == [1] * len(texts), "\n".join([shown, *told])
 
 
 @pytest.mark.long
@@ -105,7 +109,7 @@ async def test_scheduler_killed_in_our_conversation_loses_nothing(stack: Stack) 
     asked = json.dumps(stack.asked()[-1]["messages"])
     assert [said for said in ended if said not in asked] == []
     assert [marker for marker in talker.outcomes if marker not in asked] == []
-    assert await times_shown(stack, talker.session, ended) == [1] * len(ended)
+    await check_shown_once(stack, talker.session, ended)
     check_turns(stack, talker)
     (after,) = stack.rows("SELECT * FROM conversations")
     assert after["session_id"] == row["session_id"]
@@ -145,7 +149,7 @@ async def test_our_scheduler_beside_others_doubles_nothing(stack: Stack) -> None
         (notice,) = stack.rows(asks)
         await poller.until("sent", id=notice["id"])
     assert [tuple(one.values()) for one in stack.rows(query)] == [(one, "success") for one in tasks]
-    assert await times_shown(stack, talker.session, texts) == [1] * len(texts)
+    await check_shown_once(stack, talker.session, texts)
     assert len(poller.entries("sent", id=notice["id"])) == 1
     assert poller.failures() == bot.failures() == locks(stack, GIVEN_UP) == []
     assert stack.rows("PRAGMA integrity_check") == [{"integrity_check": "ok"}]

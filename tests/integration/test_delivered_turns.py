@@ -88,6 +88,23 @@ async def test_claude_gets_whole_result_that_it_lacks(tmp_path: Path, followed: 
         assert [result in one.text for one in notes] == ([] if followed == "claude" else [True])
 
 
+@pytest.mark.parametrize(("last", "times"), [("said", 1), ("more", 2)])
+async def test_turn_counts_though_another_ends_after_it(
+    tmp_path: Path, last: str, times: int
+) -> None:
+    path, transcript = tmp_path / "pykoclaw.db", tmp_path / "claude.jsonl"
+    async with rig(tmp_path) as r:
+        session, _ = await attached(r)
+        await imported(r, session.id, transcript, SOON)
+        row = TranscriptRow("claude", str(transcript), 2, 2, 2, 2, "", "asked", related=True)
+        more = [("more:0", Text("n", "Of a program that was killed."))]
+        await r.journal.commit_piece(session.id, ImportedPiece(row, more, last={"asked": last}))
+        delivery = enqueue(path, name(session), "Done.", at=CREATED.isoformat())
+        async with delivering(r):
+            await eventually(partial(is_delivered, path, delivery))
+        assert times_said(path) == times
+
+
 async def test_turn_counts_once_also_for_the_next_daemon(tmp_path: Path) -> None:
     path = tmp_path / "pykoclaw.db"
     async with rig(tmp_path) as r:

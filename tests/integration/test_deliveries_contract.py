@@ -235,3 +235,29 @@ async def test_imported_turns_that_said_it_are_found(s: Subject) -> None:
     other = SessionRecord("two", "acp-two", "/work")
     await s.journal.create(other)
     assert await s.deliveries.taken_in("two", delivery, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "last", "end"),
+    [
+        (("News.", "Other."), 0, 0),
+        (("Other.", "News."), 1, 1),
+        (("Other.", "News.", "More."), 1, 1),
+        (("Other.", " Ne", "ws. ", "More."), 2, 2),
+        (("Ne", "News.", "More."), 1, 1),
+        (("Nil.", "News, more."), 1, None),
+        (("News.", "Of the same turn."), 1, None),
+    ],
+)
+async def test_turn_is_found_among_words_of_others(
+    s: Subject, texts: tuple[str, ...], last: int, end: int | None
+) -> None:
+    session, delivery = await s.session(), await queued(s)
+    words = UserMessage("prompt", {"type": "text", "text": "What is new?"}, "terminal")
+    said: list[tuple[str, Event]] = [("prompt:0", words)]
+    said += [(f"said-{at}:0", Text(f"said-{at}", text)) for at, text in enumerate(texts)]
+    turn = TranscriptTurn("prompt", "claude", last_uuid=f"said-{last}")
+    row = TranscriptRow("claude", "/t/claude.jsonl", 1, 1, 1, 1, "{}", "prompt", related=True)
+    await s.imports.commit_piece(session, ImportedPiece(row, said, [turn]))
+    found = [] if end is None else [ImportedDelivery(1, row.path, f"said-{end}", "prompt")]
+    assert await s.deliveries.taken_in(session, delivery, 0) == found

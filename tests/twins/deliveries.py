@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from uuid import uuid4
@@ -16,9 +17,8 @@ from pykoclaw_acp.model.deliveries import (
     ImportedDelivery,
     WaitingDeliveries,
 )
-from pykoclaw_acp.model.events import Event, Text, UserMessage
+from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.imports import chain
-from pykoclaw_acp.model.scheduled import answer
 from pykoclaw_acp.store.deliveries import PROMPT
 from tests.twins.base import MemoryStore
 from tests.twins.database import SessionRow
@@ -84,22 +84,21 @@ class MemoryDeliveryStore(MemoryStore):
         tables = self.database.read()
         sources = {seq: one for (owner, one), seq in tables.sources.items() if owner == session_id}
         found: list[ImportedDelivery] = []
-        said: list[Event | None] = []
-        entry = ""
+        said: deque[tuple[str, Event | None]] = deque()
         for one in reversed(tables.logs.get(session_id, [])):
             if one.seq <= after or one.seq not in sources:
                 continue
-            uuid = sources[one.seq].partition(":")[0]
-            said.append(one.event)
-            if isinstance(one.event, Text):
-                entry = entry or uuid
+            said.appendleft((sources[one.seq].partition(":")[0], one.event))
             if isinstance(one.event, UserMessage):
-                turn = tables.transcript_turns.get((session_id, uuid))
-                if turn is not None and rules.is_shown(delivery, answer(reversed(said))):
+                prompt = said[0][0]
+                turn = tables.transcript_turns.get((session_id, prompt))
+                end = rules.end_in(delivery, [event for _, event in said])
+                if turn is not None and end is not None:
+                    entry = said[end.position][0]
                     transcript = tables.transcripts[session_id, turn.claude_session_id]
-                    found.append(ImportedDelivery(one.seq, transcript.path, entry, uuid))
+                    if end.whole or turn.last_uuid == entry:
+                        found.append(ImportedDelivery(one.seq, transcript.path, entry, prompt))
                 said.clear()
-                entry = ""
         return found
 
     async def has_twin(self, delivery: Delivery) -> bool:
