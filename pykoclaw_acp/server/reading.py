@@ -24,6 +24,7 @@ from pykoclaw_acp.tasks import in_pieces
 
 PROMPT: Final = "session/prompt"
 MAX_OTHER: Final = MAX_LINE_EARLY  # bytes of a message that is no prompt; it is decoded in one call
+REFUSED_REST: Final = 30e-9  # s for each byte, left to others: such lines may come without end
 
 log: Final = structlog.get_logger()
 
@@ -77,6 +78,8 @@ async def _read(
     try:
         short = await in_pieces(long_lines.shorten(line), rest)
     except long_lines.TooComplex:
+        if len(line) > long_lines.LONG:
+            await asyncio.sleep(REFUSED_REST * len(line))
         return ReadMessage(Invalid(_id_of(line), InvalidRequest(_TOO_COMPLEX)))
     except long_lines.NoJson:
         return ReadMessage(Invalid(jsonrpc.NULL_ID, ParseError("The line is not valid JSON.")))
