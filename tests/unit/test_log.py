@@ -40,6 +40,7 @@ def debug_stream() -> Iterator[io.StringIO]:
 def configured(level: Any, stream: io.StringIO) -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, old_level = root.handlers[:], root.level
+    logging.captureWarnings(capture=False)  # else one that another test has begun stays
     setup.configure(level, "auto", stream)
     yield stream
     root.handlers[:] = handlers
